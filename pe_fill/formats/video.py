@@ -66,9 +66,9 @@ def edit_video(file: SourceFile, missing: Missing, axes: int | None = None) -> E
     stamps = None if found else times - times[0]
     places, rate = found or (np.arange(len(times)), (len(times) - 1) / float(times[-1] - times[0]))
     check_fit_memory(math.prod(clip.grid))  # before the frames are decoded
-    shape = (1, int(places[-1]) + 1, *clip.size, clip.channels)
-    values, marked = np.zeros(shape, clip.stored), np.ones(shape, bool)
-    for place, frame in zip(places, (frame for block in clip.blocks() for frame in block), strict=True):
+    shape = (1, int(places[-1]) + 1, *clip.grid[1:], clip.channels)
+    values, marked = np.zeros(shape, clip.values.dtype), np.ones(shape, bool)
+    for place, frame in zip(places, (frame for block in clip.values.blocks() for frame in block), strict=True):
         values[0, place] = frame
         marked[0, place] = missing.kind in ("colour", "value") and np.isnan(missing.in_picture(frame, file.given))
 

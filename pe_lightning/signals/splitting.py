@@ -16,7 +16,7 @@ from pe_lightning.signals.blocks import whole
 from pe_lightning.signals.cache import Storage
 from pe_lightning.signals.distributed import rank_zero_info
 from pe_lightning.signals.loaders import Batching
-from pe_lightning.signals.raw import RawSignals, ValueRange
+from pe_lightning.signals.raw import Decoded, RawSignals, ValueRange
 from pe_lightning.signals.sampling import (
     FoldSampling,
     FoldsLike,
@@ -91,6 +91,10 @@ class Splitting:
                 not loaded and getattr(source, "missing", "nan") != "nan",
                 "signals with missing samples are held in memory: set --data.storage.in_memory true, or make them smaller "
                 "(resize, center_crop, frames, length)",
+            ),
+            (
+                not loaded and isinstance(raw.values, Decoded),
+                "these signals can only be read from the cache; leave it on (cache: auto)",
             ),
             (
                 not loaded and self.validation not in (None, 0, "auto"),

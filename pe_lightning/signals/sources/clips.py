@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -18,7 +17,6 @@ from pe_lightning.signals.validation import Size, check_memory
 Color: TypeAlias = Literal["auto", "rgb", "grey"]
 Limits: TypeAlias = tuple[float, float] | None
 """The values that become 0 and 1, if they are given."""
-Edit: TypeAlias = Callable[[AnyArray], AnyArray]
 
 BLOCK_BYTES = 2**24
 """Approximate number of bytes decoded at a time."""
@@ -32,8 +30,8 @@ def frames_at_once(frame_bytes: int) -> int:
     return max(1, BLOCK_BYTES // max(1, frame_bytes))
 
 
-def in_parts(frames: range, frame_bytes: int) -> Iterator[range]:
-    """Splits frames into ranges of about :data:`BLOCK_BYTES`."""
+def in_parts(frames: Sequence[int], frame_bytes: int) -> Iterator[Sequence[int]]:
+    """Splits frames into parts of about :data:`BLOCK_BYTES`."""
     limit = frames_at_once(frame_bytes)
     return (frames[start : start + limit] for start in range(0, len(frames), limit))
 
@@ -44,67 +42,55 @@ class Clip:
 
     Args:
         file: The file.
-        frames: Indices of the frames in the file, ascending.
-        size: ``(H, W)`` after ``edits``.
-        channels: Number of channels after ``edits``.
-        stored: NumPy name of the dtype after ``edits``.
+        values: The frames, ``(1, T, H, W, C)``.
         scaling: Range and dtype of the source.
         media: Medium of the signal.
-        read: Decodes frames of the file, given by index, in consecutive arrays ``(n, H', W', C')``.
-        rate: Frames per second of ``frames``, if known.
+        rate: Frames per second, if known.
         unit: Whether the values are in [0, 1] already.
         stem: Stem of the name of the signal; by default the stem of the file.
         opacity: Whether the last channel is opacity.
-        edits: Functions that are applied to every decoded array, in order.
     """
 
     file: SourceFile
-    frames: range
-    size: tuple[int, int]
-    channels: int
-    stored: str
+    values: Decoded
     scaling: ValueRange
     media: Media
-    read: Callable[[range], Iterator[AnyArray]]
     rate: float | None = None
     unit: bool = False
     stem: str = ""
     opacity: bool = False
-    edits: tuple[Edit, ...] = ()
 
     @property
-    def grid(self) -> tuple[int, int, int]:
-        return len(self.frames), *self.size
+    def grid(self) -> tuple[int, ...]:
+        """``(T, H, W)``."""
+        return self.values.shape[1:4]
 
-    def blocks(self) -> Iterator[AnyArray]:
-        """The frames after ``edits``, in consecutive arrays ``(n, H, W, C)``."""
-        for block in self.read(self.frames):
-            for edit in self.edits:
-                block = edit(block)
-            yield block
+    @property
+    def channels(self) -> int:
+        return self.values.shape[-1]
+
+    @property
+    def stored(self) -> str:
+        return str(self.values.dtype.name)
 
     def decoded(self) -> Clip:
-        """The edited frames in memory."""
-        values = np.concatenate([np.ascontiguousarray(block) for block in self.blocks()])
-
-        def taken(frames: range) -> Iterator[AnyArray]:
-            yield values[frames.start : frames.stop : frames.step]
-
-        return replace(self, frames=range(len(values)), read=taken, edits=())
+        """The frames in memory."""
+        frames = np.concatenate([np.ascontiguousarray(block) for block in self.values.blocks()])
+        return replace(self, values=held(frames))
 
     def picked(self, frames: Sequence[int | None]) -> Clip:
         """``clip[start:stop:step]`` along the first axis."""
-        total, span = len(self.frames), slice(*frames)
+        total, span = self.grid[0], slice(*frames)
         if not all(edge is None or -total <= edge <= total for edge in (span.start, span.stop)):
             raise InputError(f"frames {list(frames)} exceeds {self.file.given!r}, which has {total} frames or slices")
         rate = None if self.rate is None else self.rate / (span.step or 1)
-        return replace(self, frames=self.frames[span], rate=rate)
+        return replace(self, values=self.values.picked(range(total)[span]), rate=rate)
 
     def cropped(self, size: Sequence[int | None]) -> Clip:
         """The central ``(t, h, w)``; ``None``: all of an axis."""
         wanted = tuple(whole if part is None else part for part, whole in zip(size, self.grid, strict=True))
         if any(part > whole for part, whole in zip(wanted, self.grid, strict=True)):
-            flat = len(self.frames) == 1 and size[0] is None
+            flat = self.grid[0] == 1 and size[0] is None
             asked, has = ("x".join(map(str, given[flat:])) for given in (wanted, self.grid))
             raise InputError(
                 f"center_crop {asked} is larger than {self.file.given!r}, which has {has} samples "
@@ -115,8 +101,8 @@ class Clip:
         def crop(block: AnyArray) -> AnyArray:
             return block[:, top : top + wanted[1], left : left + wanted[2]]
 
-        frames = self.frames[first : first + wanted[0]]
-        return replace(self, frames=frames, size=(wanted[1], wanted[2]), edits=(*self.edits, crop))
+        values = self.values.picked(range(first, first + wanted[0]))
+        return replace(self, values=values.edited(crop, (*wanted[1:], self.channels)))
 
     def resized(self, target: Size) -> Clip:
         """Every frame resampled by Pillow's bicubic filter, anti-aliased, to ``[height, width]`` or a shorter side.
@@ -125,9 +111,9 @@ class Clip:
         half of the weight of the filter is on known samples.
         """
         if isinstance(target, int):
-            target = [max(2, round(target * side / min(self.size))) for side in self.size]
+            target = [max(2, round(target * side / min(self.grid[1:]))) for side in self.grid[1:]]
         size = (target[0], target[1])
-        if self.size == size:
+        if self.grid[1:] == size:
             return self
 
         def resize(block: AnyArray) -> AnyArray:
@@ -135,7 +121,7 @@ class Clip:
 
         label = f"{self.file.given!r}, resized,"
         check_memory(label, (*size, 4), 4, "Set a smaller resize")  # Pillow works in 32 bits and up to four channels
-        return replace(self, size=size, edits=(*self.edits, resize))
+        return replace(self, values=self.values.edited(resize, (*size, self.channels)))
 
     def marked(self, mark: Callable[[AnyArray, str], AnyArray]) -> Clip:
         """Every frame as ``mark(frame, file)`` returns it, with NaN at missing samples, in [0, 1]."""
@@ -143,7 +129,7 @@ class Clip:
         def each(block: AnyArray) -> AnyArray:
             return np.stack([to_unit(mark(frame, self.file.given)) for frame in block])
 
-        return replace(self, stored="float32", unit=True, edits=(*self.edits, each))
+        return replace(self, values=self.values.edited(each, dtype="float32"), unit=True)
 
     def recolored(self, channels: int, opacity: bool = False) -> Clip:
         """Grey as RGB, or RGB as luma, in the same dtype; ``channels``, 1 or 3, is without opacity.
@@ -165,7 +151,8 @@ class Clip:
         opacity = opacity or self.opacity
         if (self.channels, self.opacity) == (channels + opacity, opacity):
             return self
-        return replace(self, channels=channels + opacity, opacity=opacity, edits=(*self.edits, recolor))
+        values = self.values.edited(recolor, (*self.grid[1:], channels + opacity))
+        return replace(self, values=values, opacity=opacity)
 
     def converted(self, dtype: str) -> Clip:
         """Converts from full range to full range, to a wider dtype of :data:`DTYPES`."""
@@ -178,7 +165,12 @@ class Clip:
             return wide
 
         scaling = ValueRange.of_integers(dtype) if dtype == "uint16" else self.scaling
-        return replace(self, stored=dtype, scaling=scaling, unit=dtype == "float32", edits=(*self.edits, widen))
+        return replace(self, values=self.values.edited(widen, dtype=dtype), scaling=scaling, unit=dtype == "float32")
+
+
+def held(frames: AnyArray) -> Decoded:
+    """Frames in memory, ``(T, H, W, C)``."""
+    return Decoded((1, *frames.shape), frames.dtype, lambda _, rows: iter([frames[rows[0] : rows[-1] + 1]]))
 
 
 def _resampled(frame: AnyArray, size: tuple[int, int]) -> AnyArray:
@@ -241,19 +233,18 @@ def as_signals(clips: Sequence[Clip], grid: tuple[int, ...], notify: bool) -> Ra
         scalings = [scaling if scaling.dtype == widest else plain for scaling in scalings]
     scaling = join_scalings([(repr(c.file.given), found) for c, found in zip(clips, scalings, strict=True)], notify)
     individual = scaling.dtype == "float32" and scaling != ValueRange("float32")  # which PNG and MP4 cannot hold
-    shape, decode = (len(clips), *grid, first.channels), partial(_blocks, tuple(clips), len(grid))
+
+    def decode(signal: int, rows: Sequence[int]) -> Iterator[AnyArray]:
+        values = clips[signal].values
+        if len(grid) == 3:
+            return values.decode(0, rows)
+        return (frame[rows[0] : rows[-1] + 1] for block in values.blocks() for frame in block)
+
     return RawSignals(
-        Decoded(shape, np.dtype(first.stored), decode),
+        Decoded((len(clips), *grid, first.channels), first.values.dtype, decode),
         names=distinct_names([(clip.file, clip.stem or clip.file.stem) for clip in clips]),
         scaling=scaling,
         unit=all(clip.unit for clip in clips),
         rate=first.rate,
         media="array" if individual else first.media,
     )
-
-
-def _blocks(clips: Sequence[Clip], num_axes: int) -> Iterator[AnyArray]:
-    """All values in blocks along the first axis; for two axes, each frame is one block."""
-    for clip in clips:
-        for block in clip.blocks():
-            yield from block if num_axes == 2 else [block]

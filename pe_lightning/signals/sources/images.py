@@ -14,10 +14,10 @@ import numpy as np
 from pe_lightning.errors import InputError
 from pe_lightning.signals.distributed import rank_zero_info
 from pe_lightning.signals.files import ARRAYS, PICTURES, suffixes_of
-from pe_lightning.signals.raw import AnyArray, RawSignals, ValueRange, full_value, to_unit, value_scaling
+from pe_lightning.signals.raw import AnyArray, Decoded, RawSignals, ValueRange, full_value, to_unit, value_scaling
 from pe_lightning.signals.sources.arrays import array_clips, read_arrays
 from pe_lightning.signals.sources.base import FileSource, sources
-from pe_lightning.signals.sources.clips import Clip, Limits, alike, as_signals, in_parts
+from pe_lightning.signals.sources.clips import Clip, Limits, alike, as_signals, held, in_parts
 from pe_lightning.signals.sources.missing import Missing, with_missing
 from pe_lightning.signals.sources.paths import SourceFile, as_list, expand, format_of
 from pe_lightning.signals.sources.pictures import decode_image, header_of, over_white
@@ -70,10 +70,10 @@ class ImageSource(FileSource):
             else:
                 clips.append(read_picture(file, self.max_pixels, self._limits, missing, self.alpha == "keep"))
         clips = [edited(clip, self._crop, self.resize) for clip in clips]
-        common = [min(clip.size[axis] for clip in clips) for axis in (0, 1)]
+        common = [min(clip.grid[axis] for clip in clips) for axis in (1, 2)]
         size = in_common(
             "sizes (height x width)",
-            [(clip.file.given, clip.size) for clip in clips],
+            [(clip.file.given, clip.grid[1:]) for clip in clips],
             f"Set center_crop (the largest that all of them have is {common}) or resize: [height, width]; or "
             "fit each alone: pe-lightning sweep --vary data.paths=A,B --vary model.encoder=gau,tri",
         )
@@ -96,7 +96,7 @@ def read_picture(
     """One picture as a clip of one frame."""
     image = missing.in_picture(decode_image(file, max_pixels), file.given, declared_missing(file))
     range_dtype = header_of(file).dtype
-    opacity, stored = image.shape[-1] in (2, 4), image.dtype.name
+    opacity = image.shape[-1] in (2, 4)
     scaling = _scaling(file, range_dtype, image.dtype, partial(iter, [image]), limits)
     if opacity and range_dtype == "float32" and scaling.found_in_data:
         raise InputError(
@@ -109,12 +109,7 @@ def read_picture(
             )
         image, opacity = over_white(image), False
     unit = image.dtype.kind == "f" and (range_dtype != "float32" or not scaling.found_in_data)
-
-    def one_frame(_: range) -> Iterator[AnyArray]:
-        yield image[None]
-
-    size, channels = (image.shape[0], image.shape[1]), image.shape[2]
-    return Clip(file, range(1), size, channels, stored, scaling, "image", one_frame, unit=unit, opacity=opacity)
+    return Clip(file, held(image[None]), scaling, "image", unit=unit, opacity=opacity)
 
 
 def _scaling(file: SourceFile, range_dtype: str, dtype: np.dtype[Any], blocks: Any, limits: Limits) -> ValueRange:
@@ -157,9 +152,9 @@ def read_frames(folder: SourceFile, max_pixels: int | None, limits: Limits, miss
     stored = range_dtype = "uint8" if bits == {8} else "uint16" if bits <= {8, 16} else "float32"
     if missing.kind in ("alpha", "colour", "value") or any(map(declares_missing, files)):
         stored = "float32"
-    shape, every = (*size, 1 if all(header.grey for header in headers) else 3), range(len(files))
+    shape = (*size, 1 if all(header.grey for header in headers) else 3)
 
-    def read(frames: range) -> Iterator[AnyArray]:
+    def decode(_: int, frames: Sequence[int]) -> Iterator[AnyArray]:
         for part in in_parts(frames, 4 * shape[0] * shape[1] * shape[2]):
             some = [files[number] for number in part]
             decoded = [(file, decode_image(file, max_pixels)) for file in some]
@@ -167,8 +162,8 @@ def read_frames(folder: SourceFile, max_pixels: int | None, limits: Limits, miss
             values = np.stack([np.broadcast_to(to_unit(image), shape) for image in images])  # grey pictures among RGB ones
             yield values if stored == "float32" else np.rint(values * np.float32(full_value(stored))).astype(stored)
 
-    scaling = ValueRange(stored)
+    frames, scaling = Decoded((1, len(files), *shape), np.dtype(stored), decode), ValueRange(stored)
     if range_dtype != "float32" or 32 in bits or limits is not None:
-        scaling = _scaling(folder, range_dtype, np.dtype(stored), partial(read, every), limits)
+        scaling = _scaling(folder, range_dtype, frames.dtype, frames.blocks, limits)
     unit = stored == "float32" and (range_dtype != "float32" or not scaling.found_in_data)
-    return Clip(folder, every, size, shape[2], stored, scaling, "video", read, fps, unit)
+    return Clip(folder, frames, scaling, "video", fps, unit)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from operator import methodcaller
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +98,10 @@ def write_sound(path: Path, samples: AnyArray, rate: int, subtype: str, format: 
     path.write_bytes(buffer.getbuffer())
 
 
+def _decode(sounds: Sequence[Sound], signal: int, rows: Sequence[int]) -> Iterator[AnyArray]:
+    yield sounds[signal].read(len(rows))
+
+
 def read_sound(
     files: Sequence[SourceFile], seconds: tuple[float, float] | None = None, length: int | None = None
 ) -> RawSignals:
@@ -118,7 +121,6 @@ def read_sound(
         scaling = ValueRange(dtype, tuple(-peak for peak in peaks), peaks)
     else:
         scaling = ValueRange.of_integers(dtype)
-    decode = partial(map, methodcaller("read", samples), sounds)
-    values = Decoded((len(sounds), samples, sounds[0].channels), np.dtype(dtype), decode)
+    values = Decoded((len(sounds), samples, sounds[0].channels), np.dtype(dtype), partial(_decode, sounds))
     names = distinct_names([(sound.file, sound.file.stem) for sound in sounds])
     return RawSignals(values, names, scaling, rate=float(sounds[0].rate), media="audio")

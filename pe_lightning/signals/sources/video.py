@@ -133,15 +133,15 @@ class VideoSource(FileSource):
     def _edited(self, clip: Clip) -> Clip:
         clip = replace(clip, rate=self.fps) if clip.rate is None else clip
         clip = clip if self.frames is None else clip.picked(self.frames)
-        if len(clip.frames) < 2:
-            raise InputError(f"{clip.file.given!r} gives {len(clip.frames)} frame(s) or slice(s); a signal needs at least 2")
+        if clip.grid[0] < 2:
+            raise InputError(f"{clip.file.given!r} gives {clip.grid[0]} frame(s) or slice(s); a signal needs at least 2")
         if self.preset is not None:
-            if len(clip.frames) < PAPERS_CUBE_SAMPLES:
+            if clip.grid[0] < PAPERS_CUBE_SAMPLES:
                 raise InputError(
-                    f"preset papers needs {PAPERS_CUBE_SAMPLES} frames, and {clip.file.given!r} gives {len(clip.frames)}; "
+                    f"preset papers needs {PAPERS_CUBE_SAMPLES} frames, and {clip.file.given!r} gives {clip.grid[0]}; "
                     "set preset: null, and resize and center_crop instead"
                 )
-            side = min(clip.size)
+            side = min(clip.grid[1:])
             clip = clip.cropped((None, side, side)).resized([PAPERS_FRAME_SAMPLES] * 2)
             return clip.cropped([PAPERS_CUBE_SAMPLES] * 3)
         if self.resize is not None:

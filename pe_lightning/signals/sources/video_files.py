@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -17,7 +17,7 @@ from av.stream import Disposition
 
 from pe_lightning.errors import InputError
 from pe_lightning.signals.distributed import rank_zero_info
-from pe_lightning.signals.raw import AnyArray, ValueRange
+from pe_lightning.signals.raw import AnyArray, Decoded, ValueRange
 from pe_lightning.signals.sources.clips import Clip, frames_at_once
 from pe_lightning.signals.sources.paths import SourceFile, reading
 from pe_lightning.signals.validation import check_area
@@ -71,9 +71,7 @@ def read_video(file: SourceFile, fps: float | None, max_pixels: int | None) -> C
             f"{file.given!r} has a variable frame rate and is resampled to its mean, {rate:.6g} frames per second. Set fps "
             "for another rate."
         )
-    assert isinstance(clip.read, partial)
-    read = partial(_decode, file, numbers, *clip.read.args[2:])
-    return replace(clip, frames=range(len(numbers)), read=read, rate=rate)
+    return replace(clip, values=clip.values.picked(numbers.tolist()), rate=rate)
 
 
 def describe_video(file: SourceFile, max_pixels: int | None) -> tuple[Clip, npt.NDArray[np.float64], float, float]:
@@ -101,17 +99,9 @@ def describe_video(file: SourceFile, max_pixels: int | None) -> tuple[Clip, npt.
             rank_zero_info(f"{file.given!r} has an opacity channel, which is not read: the colours alone are the signal")
         height, width = turn(np.empty((first.height, first.width, 1), dtype=np.uint8)).shape[:2]
     dtype = "uint16" if pixels.endswith("le") else "uint8"
-    clip = Clip(
-        file=file,
-        frames=range(len(times)),
-        size=(height, width),
-        channels=1 if pixels.startswith("gray") else 3,
-        stored=dtype,
-        scaling=ValueRange.of_integers(dtype),
-        media="video",
-        read=partial(_decode, file, np.arange(len(times)), pixels, turn),
-    )
-    return clip, times, tick, stated
+    shape = (1, len(times), height, width, 1 if pixels.startswith("gray") else 3)
+    frames = Decoded(shape, np.dtype(dtype), partial(_decode, file, pixels, turn))
+    return Clip(file, frames, ValueRange.of_integers(dtype), "video"), times, tick, stated
 
 
 @contextmanager
@@ -148,9 +138,8 @@ def _presentation_times(container: Any, stream: Any) -> list[int | None]:
     return [pts for pts, _ in found]
 
 
-def _decode(file: SourceFile, index: npt.NDArray[np.int64], pixels: str, turn: Turn, frames: range) -> Iterator[AnyArray]:
-    """Decodes the frames ``index[frames]``, ascending, into arrays ``(n, H, W, C)``."""
-    wanted = index[frames.start : frames.stop : frames.step]
+def _decode(file: SourceFile, pixels: str, turn: Turn, _: int, wanted: Sequence[int]) -> Iterator[AnyArray]:
+    """Decodes frames, some of them more than once, into arrays ``(n, H, W, C)``."""
     block: list[AnyArray] = []
     place = 0
     with _opened(file) as (container, stream):

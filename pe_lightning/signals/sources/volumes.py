@@ -5,14 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from pe_lightning.errors import InputError, require
 from pe_lightning.signals.axes import MAX_CHANNELS
-from pe_lightning.signals.raw import AnyArray, value_scaling
+from pe_lightning.signals.raw import AnyArray, Decoded, value_scaling
 from pe_lightning.signals.sources.clips import Clip, Limits, in_parts
 from pe_lightning.signals.sources.declared import NOTHING, Declared
 from pe_lightning.signals.sources.paths import SourceFile, reading
@@ -46,7 +45,7 @@ def read_tiff(file: SourceFile, max_pixels: int | None, limits: Limits, fills: S
     check_area(file.given, height, width, max_pixels)
     check_claim(repr(file.given), shape, dtype.itemsize, file.path.stat().st_size)
 
-    def read(frames: range) -> Iterator[AnyArray]:
+    def decode(_: int, frames: Sequence[int]) -> Iterator[AnyArray]:
         with _opened(file) as tiff:
             series = tiff.series[0]
             if not paged:
@@ -58,7 +57,7 @@ def read_tiff(file: SourceFile, max_pixels: int | None, limits: Limits, fills: S
 
     if dtype.kind == "b" and limits is None:
         limits = (0.0, 1.0)
-    return _clip(file, (depth, height, width, channels), native, read, limits, True, declared)
+    return _clip(file, (depth, height, width, channels), native, decode, limits, True, declared)
 
 
 @contextmanager
@@ -85,12 +84,12 @@ def read_nifti(file: SourceFile, max_pixels: int | None, limits: Limits, fills: 
     """
     volume = _load_nifti(file, max_pixels)
 
-    def read(frames: range) -> Iterator[AnyArray]:
+    def decode(_: int, frames: Sequence[int]) -> Iterator[AnyArray]:
         whole = _load_nifti(file, max_pixels)
         for part in in_parts(frames, whole[:1].nbytes):
-            yield np.ascontiguousarray(whole[part.start : part.stop : part.step])
+            yield np.ascontiguousarray(whole[list(part)])
 
-    return _clip(file, volume.shape, volume.dtype, read, limits, False, NOTHING.plus(fills, volume.dtype))
+    return _clip(file, volume.shape, volume.dtype, decode, limits, False, NOTHING.plus(fills, volume.dtype))
 
 
 def open_nifti(file: SourceFile) -> Any:
@@ -142,16 +141,11 @@ def _clip(
     file: SourceFile,
     shape: Sequence[int],
     dtype: np.dtype[Any],
-    read: Callable[[range], Iterator[AnyArray]],
+    decode: Callable[[int, Sequence[int]], Iterator[AnyArray]],
     limits: Limits,
     full_range: bool,
     declared: Declared,
 ) -> Clip:
     check_numbers(repr(file.given), dtype)
-    every, stored = range(shape[0]), declared.read_as(dtype).name
-
-    def marked(frames: range) -> Iterator[AnyArray]:
-        return map(declared.with_nan, read(frames))
-
-    scaling = value_scaling(repr(file.given), dtype, partial(marked, every), limits, full_range)
-    return Clip(file, every, (shape[1], shape[2]), shape[3], stored, scaling, "array", marked)
+    stored = Decoded((1, *shape), dtype, decode).edited(declared.with_nan, dtype=declared.read_as(dtype).name)
+    return Clip(file, stored, value_scaling(repr(file.given), dtype, stored.blocks, limits, full_range), "array")
