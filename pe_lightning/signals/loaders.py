@@ -18,7 +18,7 @@ from torch import Tensor
 
 from pe_lightning.errors import InputError
 from pe_lightning.signals.batches import GridBatch, PointBatch
-from pe_lightning.signals.blocks import Block, blocks_of, grid_axes, grid_blocks, shape_of, whole
+from pe_lightning.signals.blocks import Block, blocks_of, grid_blocks, shape_of, whole
 from pe_lightning.signals.process import Process
 from pe_lightning.signals.raw import RawSignals
 from pe_lightning.signals.splits import Split
@@ -184,6 +184,7 @@ class FilePointLoader(TrainLoader):
         self,
         raw: RawSignals,
         split: Split,
+        axes: Sequence[Tensor],
         size: int,
         steps_per_epoch: int | None,
         seed: int,
@@ -193,8 +194,8 @@ class FilePointLoader(TrainLoader):
         self.raw = raw
         self.split = split
         self.size = min(size, split.num_train)
+        self.axes = axes
         signals, *grid, channels = raw.shape
-        self.axes = grid_axes(grid)
         share = split.num_train / math.prod(grid)
         self.blocks = blocks_of(raw, int(buffer_bytes / BLOCKS_PER_BUFFER / share))
         point = 4 * signals * channels + 8  # bytes of its values and position

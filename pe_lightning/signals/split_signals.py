@@ -296,7 +296,7 @@ class Signals:
     def train_loader(self, batching: Batching, seed: int, process: Process, device: torch.device) -> TrainLoader:
         steps = batching.steps_per_epoch
         if batching.kind == "points" and self.streamed:
-            return FilePointLoader(self.raw, self.split, batching.num_points, steps, seed, process)
+            return FilePointLoader(self.raw, self.split, self.axes, batching.num_points, steps, seed, process)
         if batching.kind == "points":
             return PointLoader(to_device(self.train_batch(), device), batching.num_points, steps, seed, process)
         if batching.kind == "full":

@@ -11,11 +11,12 @@ import torch
 from lightning.pytorch.plugins.precision import DoublePrecision
 
 from pe_lightning.errors import InputError
-from pe_lightning.signals import Batching, GridBatch, GridSampling, RandomSampling, Signals, Source, Storage
+from pe_lightning.signals import Axis, Batching, GridBatch, GridSampling, RandomSampling, Signals, Source, Storage
 from pe_lightning.signals import loaders as loaders_module
 from pe_lightning.signals.loaders import FilePointLoader
 from pe_lightning.signals.process import Process
 from pe_lightning.signals.raw import RawSignals, ValueRange
+from pe_lightning.signals.sources.tensor import TensorSource
 from pe_lightning.signals.splitting import Splitting
 from pe_lightning.training import TensorDataModule
 
@@ -211,7 +212,7 @@ def test_a_small_buffer_holds_some_blocks_and_mixes_them(monkeypatch, world_size
     monkeypatch.setattr(loaders_module, "SHUFFLED_POINTS", 20)
     data = dataset("all", "file", chunks=(1, 14))
     loaders = [
-        FilePointLoader(data.raw, data.split, 20, None, 0, Process(rank, world_size), buffer_bytes=1 << 12)
+        FilePointLoader(data.raw, data.split, data.axes, 20, None, 0, Process(rank, world_size), buffer_bytes=1 << 12)
         for rank in range(world_size)
     ]
     assert len(loaders[0].blocks) == 23, "a small buffer reads small blocks"
@@ -251,3 +252,13 @@ def test_options_that_do_not_suit_the_signals():
         data.train_dataloader()
     with pytest.raises(InputError, match="shared: true"):
         SAMPLINGS["own"].stream(GRID, 2)
+
+
+def test_points_of_a_file_have_the_coordinates_of_uneven_axes():
+    axes = (Axis.of("x", np.arange(6.0) ** 2), Axis.of("y", np.arange(5.0)))
+    source = TensorSource(torch.rand(1, 6, 5, 1), axes=axes)
+    found = []
+    for kept in (True, False):
+        batches = loader(Signals.read(source, Splitting(storage=Storage(in_memory=kept))), size=4)
+        found.append({tuple(place) for batch in batches for place in batch.coords[0].tolist()})
+    assert found[0] == found[1]
