@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -220,8 +221,8 @@ def join_scalings(scalings: Sequence[tuple[str, ValueRange]], notify: bool) -> V
 class ArrayLike(Protocol):
     """An array ``(S, N_1, ..., N_D, C)`` that is read by slices: in memory, a memory map, an HDF5 dataset.
 
-    It can be pickled, and used after a fork. It may have ``chunks``, the shape of the chunks of its file, and a faster way
-    to all values: ``decode`` as of :class:`Decoded`, or ``blocks()`` in the order of :meth:`RawSignals.blocks`.
+    It can be pickled, and used after a fork. It may have ``chunks``, the shape of the chunks of its file, and ``blocks()``,
+    a faster way to all values in the order of :meth:`RawSignals.blocks`.
     """
 
     @property
@@ -235,24 +236,24 @@ class ArrayLike(Protocol):
 
 @dataclass(frozen=True)
 class Decoded:
-    """Values that are decoded when they are read, in order along the first axis of each signal.
+    """Values that are decoded when they are read, in order.
 
     Args:
         shape: ``(S, N_1, ..., N_D, C)``.
         dtype: Dtype of the decoded values, in which they are cached.
-        decode: Decodes samples of a signal along its first axis, given by their ascending indices, in consecutive arrays
-            ``(n, N_2, ..., N_D, C)``. Raises :class:`InputError` for damaged input.
+        decode: Decodes all signals in order, of each the samples along its first axis with these ascending indices, in
+            consecutive arrays ``(n, N_2, ..., N_D, C)``. Raises :class:`InputError` for damaged input.
     """
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
-    decode: Callable[[int, Sequence[int]], Iterator[AnyArray]]
+    decode: Callable[[Sequence[int]], Iterator[AnyArray]]
 
     def picked(self, rows: Sequence[int]) -> Decoded:
         """Some samples along the first axis, by their ascending indices."""
 
-        def decode(signal: int, some: Sequence[int]) -> Iterator[AnyArray]:
-            return self.decode(signal, rows if len(some) == len(rows) else [rows[place] for place in some])
+        def decode(some: Sequence[int]) -> Iterator[AnyArray]:
+            return self.decode(rows if len(some) == len(rows) else [rows[place] for place in some])
 
         return Decoded((self.shape[0], len(rows), *self.shape[2:]), self.dtype, decode)
 
@@ -261,15 +262,14 @@ class Decoded:
     ) -> Decoded:
         """Every decoded array after ``edit``, by which samples have the ``shape`` ``(N_2, ..., N_D, C)``, and the dtype."""
 
-        def decode(signal: int, rows: Sequence[int]) -> Iterator[AnyArray]:
-            return map(edit, self.decode(signal, rows))
+        def decode(rows: Sequence[int]) -> Iterator[AnyArray]:
+            return map(edit, self.decode(rows))
 
         return Decoded((*self.shape[:2], *(shape or self.shape[2:])), np.dtype(dtype or self.dtype), decode)
 
     def blocks(self) -> Iterator[AnyArray]:
         """All values in order."""
-        for signal in range(self.shape[0]):
-            yield from self.decode(signal, range(self.shape[1]))
+        return self.decode(range(self.shape[1]))
 
 
 @dataclass(frozen=True)
@@ -357,16 +357,9 @@ class RawSignals:
         """All values in order, each signal in consecutive blocks along its first axis, ``(n, N_2, ..., N_D, C)``."""
         if isinstance(self.values, Decoded) or hasattr(self.values, "blocks"):
             return self.values.blocks()
-        return (block for signal in range(self.shape[0]) for block in self.rows(signal, range(self.shape[1])))
-
-    def rows(self, signal: int, rows: range) -> Iterator[AnyArray]:
-        """Consecutive samples of a signal along its first axis, in blocks ``(n, N_2, ..., N_D, C)``."""
-        if isinstance(self.values, Decoded) or hasattr(self.values, "decode"):
-            yield from self.values.decode(signal, rows)
-            return
-        count = max(1, BLOCK_VALUES // math.prod(self.shape[2:]))
-        for first in range(rows.start, rows.stop, count):
-            yield self.values[slice(signal, signal + 1), slice(first, min(first + count, rows.stop))][0]
+        rows = max(1, BLOCK_VALUES // math.prod(self.shape[2:]))
+        firsts = itertools.product(range(self.shape[0]), range(0, self.shape[1], rows))
+        return (self.values[slice(s, s + 1), slice(first, first + rows)][0] for s, first in firsts)
 
     def decoded(self) -> Iterator[tuple[int, AnyArray]]:
         """All values in order, checked: the index of the signal, and stored values ``(n, N_2, ..., N_D, C)``."""

@@ -57,9 +57,9 @@ class Counting(Source):
         read |= {name: changes.pop(name) for name in list(changes) if name in read}
         return RawSignals(Decoded(**read), **{**plain, **changes})
 
-    def decode(self, signal, rows):
-        self.decoded += signal == 0
-        for values in self.values[signal : signal + 1]:
+    def decode(self, rows):
+        self.decoded += 1
+        for values in self.values:
             for row in range(0, len(values), self.rows):
                 yield values[row : row + self.rows]
 
@@ -184,6 +184,7 @@ def test_what_the_cache_did_not_write_is_made_anew(cache, kind, caplog):
     ("source", "told"),
     [
         (Counting(shape=(3, 21, 7, 2)), r"uint8 of shape \(6, 7, 2\) at row 20"),
+        (Counting(shape=(2, 20, 7, 2)), "at row 40"),
         (Counting(shape=(4, 20, 7, 2)), "read no more values at row 60"),
         (Counting(dtype=np.dtype("float32")), "but read uint8"),
     ],
@@ -237,9 +238,9 @@ def test_a_file_that_is_replaced_while_it_is_decoded_is_not_cached(cache, tmp_pa
     path = tmp_path / "a.png"
     path.write_bytes(b"first")
 
-    def decode(signal, rows):
+    def decode(rows):
         path.write_bytes(b"second")
-        return Counting().decode(signal, rows)
+        return Counting().decode(rows)
 
     source = Counting(paths=[path], decode=decode)
     with pytest.raises(InputError, match="a file was changed while it was read"):
@@ -258,11 +259,10 @@ def test_a_link_is_not_followed(cache, tmp_path):
 
 
 def store_together(path, log, barrier):
-    def decode(signal, rows):
-        if signal == 0:
-            with log.open("a") as file:
-                file.write("decoded\n")
-        yield from Counting().decode(signal, rows)
+    def decode(rows):
+        with log.open("a") as file:
+            file.write("decoded\n")
+        yield from Counting().decode(rows)
 
     barrier.wait()
     raw = SignalCache(path).store(KEY, Counting(decode=decode))
@@ -356,10 +356,11 @@ def test_a_disk_that_fills_up(cache):
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     values = numbers((8, SIZE, 1))
 
-    def decode(signal, rows):
-        if signal == 4:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (3 * SIZE, before[1]))
-        yield values[signal]
+    def decode(rows):
+        for number, block in enumerate(values):
+            if number == 4:
+                resource.setrlimit(resource.RLIMIT_FSIZE, (3 * SIZE, before[1]))
+            yield block
 
     try:
         with pytest.raises(CacheError, match="File too large; empty the cache"):

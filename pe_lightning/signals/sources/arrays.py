@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -99,20 +100,20 @@ class ArrayFile:
         values = values if self.counted else values[None]
         return np.ascontiguousarray(values if self.with_channels else values[..., None][..., index[-1]])
 
-    def decode(self, signal: int, numbers: Sequence[int]) -> Iterator[AnyArray]:
+    def decode(self, numbers: Sequence[int], signals: Sequence[int] | None = None) -> Iterator[AnyArray]:
         """Samples at equal distances along the first grid axis, in blocks of whole chunks ``(n, N_2, ..., C)``."""
         step = numbers[1] - numbers[0] if len(numbers) > 1 else 1
         chunk = self.chunks[self.counted] if self.chunks and self.format == "hdf5" else 1
         rows = max(1, BLOCK_VALUES // (math.prod(self.shape[2:]) * chunk)) * chunk
         with self.open() as array:
-            for first in range(0, len(numbers), rows):
+            every = range(self.shape[0]) if signals is None else signals
+            for signal, first in itertools.product(every, range(0, len(numbers), rows)):
                 part = numbers[first : first + rows]
                 index = (slice(signal, signal + 1), slice(part[0], part[-1] + 1, step))
                 yield self.read(array, (*index, *[slice(None)] * (len(self.shape) - 2)))[0]
 
-    @property
-    def values(self) -> Decoded:
-        return Decoded(self.shape, self.read_as, self.decode)
+    def blocks(self) -> Iterator[AnyArray]:
+        return self.decode(range(self.shape[1]))
 
 
 def _version(file: SourceFile) -> tuple[int, ...]:
@@ -162,13 +163,12 @@ class FileArrays:
                     found.append(file.read(array, (slice(here[0], here[-1] + 1, wanted.step), *index[1:])))
         return found[0] if len(found) == 1 else np.concatenate(found)
 
-    def decode(self, signal: int, numbers: Sequence[int]) -> Iterator[AnyArray]:
-        """Samples of one signal, as of :meth:`ArrayFile.decode`."""
-        for file in self.files:
-            if signal < file.shape[0]:
-                return file.decode(signal, numbers)
-            signal -= file.shape[0]
-        raise IndexError(signal)
+    def decode(self, numbers: Sequence[int]) -> Iterator[AnyArray]:
+        return (block for file in self.files for block in file.decode(numbers))
+
+    def blocks(self) -> Iterator[AnyArray]:
+        """All values in order, in blocks of whole chunks ``(n, N_2, ..., N_D, C)``."""
+        return self.decode(range(self.shape[1]))
 
 
 def read_arrays(
@@ -195,7 +195,7 @@ def read_arrays(
     in_common("shapes of a signal (samples per axis, then channels)", shapes, remedy)
     samples = one_length([(array.file.given, array.shape[1]) for array in arrays], length)
     arrays = [replace(array, shape=(array.shape[0], samples, *array.shape[2:])) for array in arrays]
-    scalings = [(array.label, value_scaling(array.label, array.dtype, array.values.blocks, limits)) for array in arrays]
+    scalings = [(array.label, value_scaling(array.label, array.dtype, array.blocks, limits)) for array in arrays]
     each = [scaling for array, scaling in zip(arrays, scalings, strict=True) for _ in range(array.shape[0])]
     in_common("declarations of missing values", [(array.file.given, array.read_as.name) for array in arrays], remedy)
     values = FileArrays(arrays)
@@ -300,13 +300,13 @@ def array_clips(
 ) -> list[Clip]:
     """Describes the signals of an array file as clips, of one frame for two axes."""
     array = find_array(file, key, num_axes, fills=fills)
-    scaling = value_scaling(array.label, array.dtype, array.values.blocks, limits)
+    scaling = value_scaling(array.label, array.dtype, array.blocks, limits)
     shape = (1, *array.shape[1:]) if num_axes == 3 else (1, 1, *array.shape[1:])
 
-    def decode(signal: int, _: int, frames: Sequence[int]) -> Iterator[AnyArray]:
+    def decode(signal: int, frames: Sequence[int]) -> Iterator[AnyArray]:
         if num_axes == 3:
-            return array.decode(signal, frames)
-        return iter([np.concatenate(list(array.decode(signal, range(array.shape[1]))))[None]])
+            return array.decode(frames, [signal])
+        return iter([np.concatenate(list(array.decode(range(array.shape[1]), [signal])))[None]])
 
     every = [Decoded(shape, array.read_as, partial(decode, signal)) for signal in range(array.shape[0])]
     return [Clip(file, values, scaling, "array", stem=stem) for values, stem in zip(every, array.names, strict=True)]

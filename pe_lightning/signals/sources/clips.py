@@ -170,7 +170,7 @@ class Clip:
 
 def held(frames: AnyArray) -> Decoded:
     """Frames in memory, ``(T, H, W, C)``."""
-    return Decoded((1, *frames.shape), frames.dtype, lambda _, rows: iter([frames[rows[0] : rows[-1] + 1]]))
+    return Decoded((1, *frames.shape), frames.dtype, lambda rows: iter([frames[rows[0] : rows[-1] + 1]]))
 
 
 def _resampled(frame: AnyArray, size: tuple[int, int]) -> AnyArray:
@@ -234,11 +234,9 @@ def as_signals(clips: Sequence[Clip], grid: tuple[int, ...], notify: bool) -> Ra
     scaling = join_scalings([(repr(c.file.given), found) for c, found in zip(clips, scalings, strict=True)], notify)
     individual = scaling.dtype == "float32" and scaling != ValueRange("float32")  # which PNG and MP4 cannot hold
 
-    def decode(signal: int, rows: Sequence[int]) -> Iterator[AnyArray]:
-        values = clips[signal].values
-        if len(grid) == 3:
-            return values.decode(0, rows)
-        return (frame[rows[0] : rows[-1] + 1] for block in values.blocks() for frame in block)
+    def decode(_: Sequence[int]) -> Iterator[AnyArray]:
+        every = (block for clip in clips for block in clip.values.blocks())
+        return every if len(grid) == 3 else (frame for block in every for frame in block)
 
     return RawSignals(
         Decoded((len(clips), *grid, first.channels), first.values.dtype, decode),

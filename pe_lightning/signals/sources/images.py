@@ -154,7 +154,7 @@ def read_frames(folder: SourceFile, max_pixels: int | None, limits: Limits, miss
         stored = "float32"
     shape = (*size, 1 if all(header.grey for header in headers) else 3)
 
-    def decode(_: int, frames: Sequence[int]) -> Iterator[AnyArray]:
+    def decode(frames: Sequence[int]) -> Iterator[AnyArray]:
         for part in in_parts(frames, 4 * shape[0] * shape[1] * shape[2]):
             some = [files[number] for number in part]
             decoded = [(file, decode_image(file, max_pixels)) for file in some]

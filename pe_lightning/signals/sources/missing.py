@@ -160,12 +160,13 @@ def with_missing(raw: RawSignals, missing: Missing) -> RawSignals:
     if not marked:
         return raw
 
-    def decode(signal: int, rows: Sequence[int]) -> Iterator[AnyArray]:
-        mask = marked[signal if len(marked) > 1 else 0]
-        first = rows[0]
-        for block in raw.rows(signal, range(first, first + len(rows))):
-            yield with_nan(block, mask[first : first + len(block)][..., None])
-            first += len(block)
+    def decode(_: Sequence[int]) -> Iterator[AnyArray]:
+        row = 0
+        for block in raw.blocks():
+            signal, first = divmod(row, raw.grid[0])
+            mask = marked[signal if len(marked) > 1 else 0][first : first + len(block)]
+            row += len(block)
+            yield with_nan(block, mask[..., None])
 
     return replace(raw, values=Decoded(raw.shape, float_for(raw.stored), decode))
 

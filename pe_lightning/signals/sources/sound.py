@@ -98,8 +98,8 @@ def write_sound(path: Path, samples: AnyArray, rate: int, subtype: str, format: 
     path.write_bytes(buffer.getbuffer())
 
 
-def _decode(sounds: Sequence[Sound], signal: int, rows: Sequence[int]) -> Iterator[AnyArray]:
-    yield sounds[signal].read(len(rows))
+def _decode(sounds: Sequence[Sound], rows: Sequence[int]) -> Iterator[AnyArray]:
+    return (sound.read(len(rows)) for sound in sounds)
 
 
 def read_sound(

@@ -138,7 +138,7 @@ def _presentation_times(container: Any, stream: Any) -> list[int | None]:
     return [pts for pts, _ in found]
 
 
-def _decode(file: SourceFile, pixels: str, turn: Turn, _: int, wanted: Sequence[int]) -> Iterator[AnyArray]:
+def _decode(file: SourceFile, pixels: str, turn: Turn, wanted: Sequence[int]) -> Iterator[AnyArray]:
     """Decodes frames, some of them more than once, into arrays ``(n, H, W, C)``."""
     block: list[AnyArray] = []
     place = 0

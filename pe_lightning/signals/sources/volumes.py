@@ -45,7 +45,7 @@ def read_tiff(file: SourceFile, max_pixels: int | None, limits: Limits, fills: S
     check_area(file.given, height, width, max_pixels)
     check_claim(repr(file.given), shape, dtype.itemsize, file.path.stat().st_size)
 
-    def decode(_: int, frames: Sequence[int]) -> Iterator[AnyArray]:
+    def decode(frames: Sequence[int]) -> Iterator[AnyArray]:
         with _opened(file) as tiff:
             series = tiff.series[0]
             if not paged:
@@ -84,7 +84,7 @@ def read_nifti(file: SourceFile, max_pixels: int | None, limits: Limits, fills: 
     """
     volume = _load_nifti(file, max_pixels)
 
-    def decode(_: int, frames: Sequence[int]) -> Iterator[AnyArray]:
+    def decode(frames: Sequence[int]) -> Iterator[AnyArray]:
         whole = _load_nifti(file, max_pixels)
         for part in in_parts(frames, whole[:1].nbytes):
             yield np.ascontiguousarray(whole[list(part)])
@@ -141,7 +141,7 @@ def _clip(
     file: SourceFile,
     shape: Sequence[int],
     dtype: np.dtype[Any],
-    decode: Callable[[int, Sequence[int]], Iterator[AnyArray]],
+    decode: Callable[[Sequence[int]], Iterator[AnyArray]],
     limits: Limits,
     full_range: bool,
     declared: Declared,
