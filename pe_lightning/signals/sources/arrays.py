@@ -309,7 +309,8 @@ def array_clips(
         return iter([np.concatenate(list(array.decode(range(array.shape[1]), [signal])))[None]])
 
     every = [Decoded(shape, array.read_as, partial(decode, signal)) for signal in range(array.shape[0])]
-    return [Clip(file, values, scaling, "array", stem=stem) for values, stem in zip(every, array.names, strict=True)]
+    named = zip(every, array.names, strict=True)
+    return [Clip(values=values, names=(name,), scaling=scaling, file=file) for values, name in named]
 
 
 def check_dataset(dataset: Any, path: Path, given: str) -> None:

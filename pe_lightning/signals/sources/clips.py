@@ -10,7 +10,7 @@ import numpy as np
 from PIL import Image
 
 from pe_lightning.errors import InputError
-from pe_lightning.signals.raw import AnyArray, Decoded, Media, RawSignals, ValueRange, full_value, join_scalings, to_unit
+from pe_lightning.signals.raw import AnyArray, Decoded, RawSignals, ValueRange, full_value, join_scalings, to_unit
 from pe_lightning.signals.sources.paths import SourceFile, distinct_names
 from pe_lightning.signals.validation import Size, check_memory
 
@@ -36,47 +36,23 @@ def in_parts(frames: Sequence[int], frame_bytes: int) -> Iterator[Sequence[int]]
     return (frames[start : start + limit] for start in range(0, len(frames), limit))
 
 
-@dataclass(frozen=True)
-class Clip:
-    """A picture (one frame), a video, a frame folder or a volume: ``T`` frames of ``H`` x ``W`` values of ``C`` channels.
+@dataclass(frozen=True, kw_only=True)
+class Clip(RawSignals):
+    """A picture (one frame), a video, a frame folder or a volume: one signal, with the grid ``(T, H, W)``.
 
     Args:
-        file: The file.
         values: The frames, ``(1, T, H, W, C)``.
-        scaling: Range and dtype of the source.
-        media: Medium of the signal.
-        rate: Frames per second, if known.
-        unit: Whether the values are in [0, 1] already.
-        stem: Stem of the name of the signal; by default the stem of the file.
+        file: The file.
         opacity: Whether the last channel is opacity.
     """
 
-    file: SourceFile
     values: Decoded
-    scaling: ValueRange
-    media: Media
-    rate: float | None = None
-    unit: bool = False
-    stem: str = ""
+    file: SourceFile
     opacity: bool = False
 
-    @property
-    def grid(self) -> tuple[int, ...]:
-        """``(T, H, W)``."""
-        return self.values.shape[1:4]
-
-    @property
-    def channels(self) -> int:
-        return self.values.shape[-1]
-
-    @property
-    def stored(self) -> str:
-        return str(self.values.dtype.name)
-
-    def decoded(self) -> Clip:
+    def loaded(self) -> Clip:
         """The frames in memory."""
-        frames = np.concatenate([np.ascontiguousarray(block) for block in self.values.blocks()])
-        return replace(self, values=held(frames))
+        return replace(self, values=held(np.concatenate([np.ascontiguousarray(block) for block in self.blocks()])))
 
     def picked(self, frames: Sequence[int | None]) -> Clip:
         """``clip[start:stop:step]`` along the first axis."""
@@ -235,12 +211,12 @@ def as_signals(clips: Sequence[Clip], grid: tuple[int, ...], notify: bool) -> Ra
     individual = scaling.dtype == "float32" and scaling != ValueRange("float32")  # which PNG and MP4 cannot hold
 
     def decode(_: Sequence[int]) -> Iterator[AnyArray]:
-        every = (block for clip in clips for block in clip.values.blocks())
+        every = (block for clip in clips for block in clip.blocks())
         return every if len(grid) == 3 else (frame for block in every for frame in block)
 
     return RawSignals(
         Decoded((len(clips), *grid, first.channels), first.values.dtype, decode),
-        names=distinct_names([(clip.file, clip.stem or clip.file.stem) for clip in clips]),
+        names=distinct_names([(clip.file, clip.names[0]) for clip in clips]),
         scaling=scaling,
         unit=all(clip.unit for clip in clips),
         rate=first.rate,

@@ -87,7 +87,7 @@ def edited(clip: Clip, crop: tuple[int | None, ...] | None, resize: Size | None)
     """A clip of one frame, cropped, then resized; only the result of a picture stays in memory."""
     clip = clip if crop is None else clip.cropped((None, *crop))
     clip = clip if resize is None else clip.resized(resize)
-    return clip.decoded() if clip.media == "image" else clip
+    return clip.loaded() if clip.media == "image" else clip
 
 
 def read_picture(
@@ -109,7 +109,9 @@ def read_picture(
             )
         image, opacity = over_white(image), False
     unit = image.dtype.kind == "f" and (range_dtype != "float32" or not scaling.found_in_data)
-    return Clip(file, held(image[None]), scaling, "image", unit=unit, opacity=opacity)
+    return Clip(
+        values=held(image[None]), names=(file.stem,), scaling=scaling, media="image", unit=unit, file=file, opacity=opacity
+    )
 
 
 def _scaling(file: SourceFile, range_dtype: str, dtype: np.dtype[Any], blocks: Any, limits: Limits) -> ValueRange:
@@ -166,4 +168,4 @@ def read_frames(folder: SourceFile, max_pixels: int | None, limits: Limits, miss
     if range_dtype != "float32" or 32 in bits or limits is not None:
         scaling = _scaling(folder, range_dtype, frames.dtype, frames.blocks, limits)
     unit = stored == "float32" and (range_dtype != "float32" or not scaling.found_in_data)
-    return Clip(folder, frames, scaling, "video", fps, unit)
+    return Clip(values=frames, names=(folder.stem,), scaling=scaling, unit=unit, rate=fps, media="video", file=folder)

@@ -143,7 +143,7 @@ class RowSource(FileSource):
             picture = read_picture(file, self.max_pixels, self._limits, self._missing)
             (clip,) = alike([edited(picture, self._crop, self.resize)], self.color)
             scaling = clip.scaling if clip.scaling.dtype == "float32" else ValueRange("float32")
-            image = to_unit(next(clip.values.blocks())[0])
+            image = to_unit(next(clip.blocks())[0])
             square = square and image.shape[0] == image.shape[1]
             for axis, name in enumerate(("rows", "columns")):
                 count = DEFAULT_LINES if by_default else getattr(self, f"num_{name}")

@@ -101,7 +101,8 @@ def describe_video(file: SourceFile, max_pixels: int | None) -> tuple[Clip, npt.
     dtype = "uint16" if pixels.endswith("le") else "uint8"
     shape = (1, len(times), height, width, 1 if pixels.startswith("gray") else 3)
     frames = Decoded(shape, np.dtype(dtype), partial(_decode, file, pixels, turn))
-    return Clip(file, frames, ValueRange.of_integers(dtype), "video"), times, tick, stated
+    scaling = ValueRange.of_integers(dtype)
+    return Clip(values=frames, names=(file.stem,), scaling=scaling, media="video", file=file), times, tick, stated
 
 
 @contextmanager

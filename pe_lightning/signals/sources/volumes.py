@@ -148,4 +148,5 @@ def _clip(
 ) -> Clip:
     check_numbers(repr(file.given), dtype)
     stored = Decoded((1, *shape), dtype, decode).edited(declared.with_nan, dtype=declared.read_as(dtype).name)
-    return Clip(file, stored, value_scaling(repr(file.given), dtype, stored.blocks, limits, full_range), "array")
+    scaling = value_scaling(repr(file.given), dtype, stored.blocks, limits, full_range)
+    return Clip(values=stored, names=(file.stem,), scaling=scaling, file=file)
