@@ -67,7 +67,6 @@ class Signals:
 
     Args:
         source: Where the signals come from.
-        sampling: The rule that chose the trained samples.
         raw: The signals as their source describes them.
         info: Their shape and origin.
         split: The trained samples.
@@ -78,7 +77,6 @@ class Signals:
     """
 
     source: Source
-    sampling: Sampling
     raw: RawSignals
     info: SignalInfo
     split: Split
@@ -102,7 +100,7 @@ class Signals:
             split = split_known_samples(sampling, info, known)
             values = values.where(known[..., None], torch.nan)
         split, eval_mask = splitting.hold_out(source, raw, split, is_loaded)
-        signals = cls(source, sampling, raw, info, split, eval_mask, values, _axes(info))
+        signals = cls(source, raw, info, split, eval_mask, values, _axes(info))
         return signals.scaled(trained_scaling(source, raw, split)) if signals.has_trained_range else signals
 
     # -- the signals --------------------------------------------------------------------------------------------------
@@ -127,7 +125,7 @@ class Signals:
     def resampled(self, sampling: Sampling, eval_mask: EvalMask = "rest") -> Signals:
         """The signals with the trained samples of another sampling."""
         split, values = split_samples(sampling, self.info, self.split.known), self.values
-        return replace(self, sampling=sampling, split=split, eval_mask=eval_mask, loaded=values)
+        return replace(self, split=split, eval_mask=eval_mask, loaded=values)
 
     def one(self, signal: int) -> Signals:
         return self.of(slice(signal, signal + 1))

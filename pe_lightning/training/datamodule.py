@@ -83,7 +83,7 @@ class SignalDataModule(LightningDataModule):
     ) -> None:
         super().__init__()
         self.source = sources.resolve(source)
-        options = Splitting(sampling, eval_mask, batching, storage, folds, validation, samples)
+        self._splitting = options = Splitting(sampling, eval_mask, batching, storage, folds, validation, samples)
         self.sampling, self.eval_mask, self.samples = options.sampling, options.eval_mask, options.samples
         self.folds, self.validation, self.storage = options.folds, options.validation, options.storage
         self.batching = options.batching or Batching()
@@ -159,8 +159,7 @@ class SignalDataModule(LightningDataModule):
     def prepare(self) -> None:
         """Reads the signals, once."""
         if self._signals is None:
-            options = (self.batching, self.storage, self.folds, self.validation, self.samples)
-            self._signals = Signals.read(self.source, Splitting(self.sampling, self.eval_mask, *options))
+            self._signals = Signals.read(self.source, self._splitting)
 
     @property
     def signals(self) -> Signals:
