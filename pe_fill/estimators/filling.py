@@ -771,7 +771,7 @@ class _Signal:
 def _read_quietly(source: TensorSource, samples: SampleKind = "points") -> Signals:
     """Values in memory, whose known samples are all trained on."""
     with without_notices():
-        return Signals.read(source, Splitting(GridSampling(1), "none", None, Storage(in_memory=True), samples=samples))
+        return Signals.read(source, Splitting(GridSampling(1), "none", Storage(in_memory=True), samples=samples))
 
 
 def _smallest_float(std: AnyArray) -> AnyArray:

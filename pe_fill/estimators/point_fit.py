@@ -353,7 +353,7 @@ def fit_source(
         raise InputError("encoder is for the exact fit: set model exact, or leave it out")
     torch.manual_seed(seed)
     source = copy.copy(source)
-    every, searched = Splitting(GridSampling(1), "none", None), False
+    every, searched = Splitting(GridSampling(1), "none"), False
     if isinstance(source, PointArrays | PointSource) and is_searched(source.periodic):
         source.periodic, searched = "none", True
     data = plain = Signals.read(source, every)
@@ -413,7 +413,7 @@ def _seasonal(plain: Signals, seasons: Mapping[str, Sequence[float]]) -> tuple[S
     rest = dict(zip(info.names, values.T, strict=True))
     extents = [high - low for low, high in map(info.scaling.of, range(len(found)))]
     source = PointArrays(columns, rest, _repeating(info.axes), "keep", False, extents, seasons)
-    return Signals.read(source, Splitting(GridSampling(1), "none", None)), means
+    return Signals.read(source, Splitting(GridSampling(1), "none")), means
 
 
 def _make_model(data: Signals, model: PointModel | Fits, encoder: EncoderLike | None, seed: int) -> Fits:

@@ -364,5 +364,5 @@ def read_signals(
     source = source_of(signals, **arguments)
     if isinstance(source, TensorSource):
         splitting.setdefault("storage", Storage(in_memory=True))
-    options = Splitting(**{"batching": None, **splitting})
+    options = Splitting(**splitting)
     return Signals.read(source, options), options.folds

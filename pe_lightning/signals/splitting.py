@@ -15,7 +15,6 @@ from pe_lightning.signals.batches import SignalInfo
 from pe_lightning.signals.blocks import whole
 from pe_lightning.signals.cache import Storage
 from pe_lightning.signals.distributed import rank_zero_info
-from pe_lightning.signals.loaders import Batching
 from pe_lightning.signals.raw import Decoded, RawSignals, ValueRange
 from pe_lightning.signals.sampling import (
     FoldSampling,
@@ -27,7 +26,7 @@ from pe_lightning.signals.sampling import (
     samplings,
 )
 from pe_lightning.signals.sources.base import Source
-from pe_lightning.signals.splits import MIN_TRAINED_SAMPLES, EvalMask, GridSplit, PointSplit, Split, ValidationShare
+from pe_lightning.signals.splits import MIN_TRAINED_SAMPLES, EvalMask, PointSplit, Split, ValidationShare
 from pe_lightning.signals.validation import choice, number
 
 DEFAULT_VALIDATION = 0.1
@@ -37,15 +36,13 @@ DEFAULT_VALIDATION = 0.1
 class Splitting:
     """Which samples are trained on and scored, and how they are stored.
 
-    The arguments are described at :class:`~pe_lightning.training.SignalDataModule`; ``batching`` is ``None`` for fits that
-    take all samples at once, or block by block.
+    The arguments are described at :class:`~pe_lightning.training.SignalDataModule`.
     """
 
     def __init__(
         self,
         sampling: Sampling | str | Description | Tensor | np.ndarray[Any, Any] = "grid",
         eval_mask: EvalMask = "rest",
-        batching: Batching | Mapping[str, Any] | None = Batching(),
         storage: Storage | Mapping[str, Any] = Storage(),
         folds: FoldsLike | FoldSampling | None = None,
         validation: ValidationShare | None = None,
@@ -63,7 +60,6 @@ class Splitting:
         # folds are of everything that is known
         self.sampling = GridSampling(1) if self.folds is not None and chosen == GridSampling() else chosen
         self.storage = Storage(**storage) if isinstance(storage, Mapping) else storage
-        self.batching = Batching(**batching) if isinstance(batching, Mapping) else batching
 
     def hold_out(self, source: Source, raw: RawSignals, split: Split, loaded: bool) -> tuple[Split, EvalMask]:
         """The split without validation samples, and the eval_mask in use; refuses what the signals cannot have."""
@@ -81,7 +77,6 @@ class Splitting:
 
     def _check(self, source: Source, raw: RawSignals, split: Split, loaded: bool, nothing_scored: bool) -> None:
         even = raw.points is None and all(axis.samples is None for axis in raw.axes)
-        reason = "" if split.known is None else ", since trained samples are missing"
         refuse(
             (
                 self.samples == "cells" and not even,
@@ -99,11 +94,6 @@ class Splitting:
             (
                 not loaded and self.validation not in (None, 0, "auto"),
                 "validation samples are held out of signals in memory only: set in_memory: true, or validation: 0",
-            ),
-            (
-                self.batching is not None and self.batching.kind == "blocks" and not isinstance(split, GridSplit),
-                f"batches of blocks need a training grid, which {self.sampling!r} does not give{reason}: set "
-                "--data.batching.kind points",
             ),
             (
                 self.folds is not None and not (nothing_scored and loaded),

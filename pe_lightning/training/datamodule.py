@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -83,10 +83,10 @@ class SignalDataModule(LightningDataModule):
     ) -> None:
         super().__init__()
         self.source = sources.resolve(source)
-        self._splitting = options = Splitting(sampling, eval_mask, batching, storage, folds, validation, samples)
+        self._splitting = options = Splitting(sampling, eval_mask, storage, folds, validation, samples)
         self.sampling, self.eval_mask, self.samples = options.sampling, options.eval_mask, options.samples
         self.folds, self.validation, self.storage = options.folds, options.validation, options.storage
-        self.batching = options.batching or Batching()
+        self.batching = Batching(**batching) if isinstance(batching, Mapping) else batching or Batching()
         self._signals: Signals | None = None
         self._epoch: int | None = None  # steps, of the fit that runs
 
@@ -159,7 +159,14 @@ class SignalDataModule(LightningDataModule):
     def prepare(self) -> None:
         """Reads the signals, once."""
         if self._signals is None:
-            self._signals = Signals.read(self.source, self._splitting)
+            signals = Signals.read(self.source, self._splitting)
+            if self.batching.kind == "blocks" and not isinstance(signals.split, GridSplit):
+                reason = "" if signals.num_missing is None else ", since trained samples are missing"
+                raise InputError(
+                    f"batches of blocks need a training grid, which {self.sampling!r} does not give{reason}: set "
+                    "--data.batching.kind points"
+                )
+            self._signals = signals
 
     @property
     def signals(self) -> Signals:

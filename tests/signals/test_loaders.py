@@ -52,7 +52,7 @@ class Given(Source):
 def dataset(sampling: str, kind: str, chunks: tuple[int, int] = (4, 5)) -> Signals:
     values = torch.rand(2, *GRID, 3, generator=torch.Generator().manual_seed(0))
     raw = RawSignals(Chunked(values.numpy(), chunks), ("a", "b"), ValueRange("float32"), unit=True)
-    splitting = Splitting(SAMPLINGS[sampling], batching=None, storage=Storage(in_memory=kind == "memory", cache="off"))
+    splitting = Splitting(SAMPLINGS[sampling], storage=Storage(in_memory=kind == "memory", cache="off"))
     return Signals.read(Given(raw), splitting)
 
 
