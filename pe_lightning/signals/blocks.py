@@ -84,7 +84,7 @@ def point_coordinates(axes: Sequence[Tensor], index: Tensor) -> Tensor:
 
 def load(raw: RawSignals) -> Tensor:
     """All values, ``(S, N_1, ..., N_D, C)`` float32 in [0, 1] on the CPU; float32 arrays in memory are not copied."""
-    if raw.unit and isinstance(raw.values, np.ndarray) and raw.stored == "float32":
+    if raw.is_loaded:
         return torch.from_numpy(raw.values)
     smaller = "make the signals smaller (resize, center_crop, frames, length)"
     check_memory("the set of signals", raw.shape, 4, f"Set --data.storage.in_memory false to read blocks, or {smaller}")

@@ -50,7 +50,7 @@ class Storage:
 
     Args:
         in_memory: ``true`` loads the signals, ``false`` reads blocks of their file when they are needed, ``auto`` loads them
-            if they fit in a quarter of the free memory.
+            if they fit in a quarter of the free memory. Float32 in [0, 1] that is in memory already stays there.
         cache: ``auto`` stores decoded signals for the next run, ``off`` does not.
         cache_dir: Folder of the cache; by default ``PE_LIGHTNING_CACHE`` or ``~/.cache/pe_lightning``.
     """
@@ -65,9 +65,9 @@ class Storage:
 
     def loads(self, raw: RawSignals) -> bool:
         """Whether signals are held in memory; scattered ones always are."""
-        if raw.points is not None or isinstance(self.in_memory, bool):
-            return raw.points is not None or self.in_memory is True
-        return raw.nbytes <= MAX_MEMORY_SHARE * free_memory()
+        if self.in_memory != "auto":
+            return self.in_memory or raw.points is not None
+        return raw.points is not None or raw.is_loaded or raw.nbytes <= MAX_MEMORY_SHARE * free_memory()
 
 
 class CacheError(InputError):

@@ -322,6 +322,11 @@ class RawSignals:
         return str(self.values.dtype.name)
 
     @property
+    def is_loaded(self) -> bool:
+        """Whether the values are in memory as they are fitted: float32 in [0, 1]."""
+        return self.unit and isinstance(self.values, np.ndarray) and self.values.dtype == np.float32
+
+    @property
     def nbytes(self) -> int:
         return 4 * math.prod(self.shape)
 

@@ -28,7 +28,7 @@ from pe_lightning.signals.blocks import (
     report_missing,
     whole,
 )
-from pe_lightning.signals.cache import Storage, open_signals
+from pe_lightning.signals.cache import open_signals
 from pe_lightning.signals.lattice import Lattice, find_lattice
 from pe_lightning.signals.loaders import (
     DEFAULT_POINTS,
@@ -47,7 +47,6 @@ from pe_lightning.signals.sampling import FoldSampling, Sampling
 from pe_lightning.signals.sources.base import Source
 from pe_lightning.signals.sources.kinds import source_of
 from pe_lightning.signals.sources.paths import Paths
-from pe_lightning.signals.sources.tensor import TensorSource
 from pe_lightning.signals.splits import EvalMask, GridSplit, PointSplit, Split
 from pe_lightning.signals.splitting import Splitting, split_known_samples, split_samples, trained_scaling
 
@@ -361,8 +360,5 @@ def read_signals(
         The signals, and the folds by which they are scored, if there are some.
     """
     splitting = {name: arguments.pop(name) for name in inspect.signature(Splitting).parameters if name in arguments}
-    source = source_of(signals, **arguments)
-    if isinstance(source, TensorSource):
-        splitting.setdefault("storage", Storage(in_memory=True))
     options = Splitting(**splitting)
-    return Signals.read(source, options), options.folds
+    return Signals.read(source_of(signals, **arguments), options), options.folds

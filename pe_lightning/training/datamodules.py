@@ -15,7 +15,7 @@ from pe_lightning.registry import Described
 from pe_lightning.signals.axes import SampleKind
 from pe_lightning.signals.cache import Storage
 from pe_lightning.signals.loaders import Batching
-from pe_lightning.signals.sampling import FoldsLike, MaskSampling, Sampling
+from pe_lightning.signals.sampling import FoldsLike, Sampling
 from pe_lightning.signals.sources.base import Source, sources
 from pe_lightning.signals.sources.images import ImageSource
 from pe_lightning.signals.sources.kinds import clear_kind, values_of
@@ -139,14 +139,12 @@ class TensorDataModule(SignalDataModule):
         values: Tensor | Array,
         names: list[str] | None = None,
         sampling: Described[Sampling] | Tensor | Array = "grid",
-        storage: Storage = Storage(in_memory=True),
         missing: MissingLike | Tensor | Array = "nan",
         value_range: list[float] | None = None,
         **options: Any,
     ) -> None:
         source = TensorSource(values, names, missing=missing, value_range=value_range)
-        chosen = MaskSampling(sampling) if isinstance(sampling, (Tensor, np.ndarray)) else sampling
-        super().__init__(source, chosen, storage=storage, **options)
+        super().__init__(source, sampling, **options)  # type: ignore[arg-type]  # configurations have no arrays
 
 
 def _refuse_array(value: object) -> Any:
