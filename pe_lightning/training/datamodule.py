@@ -7,6 +7,7 @@ import inspect
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -87,13 +88,12 @@ class SignalDataModule(LightningDataModule):
         self.sampling, self.eval_mask, self.samples = options.sampling, options.eval_mask, options.samples
         self.folds, self.validation, self.storage = options.folds, options.validation, options.storage
         self.batching = Batching(**batching) if isinstance(batching, Mapping) else batching or Batching()
-        self._signals: Signals | None = None
         self._epoch: int | None = None  # steps, of the fit that runs
 
     def with_signals(self, signals: Signals) -> SignalDataModule:
         """These options, with other signals that are read already."""
         other = copy.copy(self)
-        other._signals, other.trainer = signals, None
+        other.signals, other.trainer = signals, None
         return other
 
     # -- Lightning's hooks --------------------------------------------------------------------------------------------
@@ -157,28 +157,25 @@ class SignalDataModule(LightningDataModule):
     # -- the signals --------------------------------------------------------------------------------------------------
 
     def prepare(self) -> None:
-        """Reads the signals, once."""
-        if self._signals is None:
-            signals = Signals.read(self.source, self._splitting)
-            if self.batching.kind == "blocks" and not isinstance(signals.split, GridSplit):
-                reason = "" if signals.num_missing is None else ", since trained samples are missing"
-                raise InputError(
-                    f"batches of blocks need a training grid, which {self.sampling!r} does not give{reason}: set "
-                    "--data.batching.kind points"
-                )
-            self._signals = signals
+        """Reads and checks the signals, once."""
+        _ = self.signals
 
-    @property
+    @cached_property
     def signals(self) -> Signals:
         """The signals and their split, which need no Trainer."""
-        self.prepare()
-        assert self._signals is not None
-        return self._signals
+        signals = Signals.read(self.source, self._splitting)
+        if self.batching.kind == "blocks" and not isinstance(signals.split, GridSplit):
+            reason = "" if signals.num_missing is None else ", since trained samples are missing"
+            raise InputError(
+                f"batches of blocks need a training grid, which {self.sampling!r} does not give{reason}: set "
+                "--data.batching.kind points"
+            )
+        return signals
 
     def take_scaling(self, scaling: ValueRange) -> None:
         """Scales values as for the fit of a checkpoint, where the range is measured on the trained samples."""
         if self.signals.has_trained_range and scaling.dtype == self.info.scaling.dtype:
-            self._signals = self.signals.scaled(scaling)
+            self.signals = self.signals.scaled(scaling)
 
     @property
     def process(self) -> Process:
