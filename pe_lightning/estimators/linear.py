@@ -21,7 +21,6 @@ from pe_lightning.estimators.base import Estimator, FittedField, Spread, default
 from pe_lightning.registry import load_entry_points
 from pe_lightning.signals.batches import PointBatch, to_device
 from pe_lightning.signals.distributed import rank_zero_info
-from pe_lightning.signals.lattice import Lattice
 from pe_lightning.signals.process import Process
 from pe_lightning.signals.split_signals import Signals, TrainedGrid
 from pe_lightning.signals.validation import free_memory
@@ -192,8 +191,8 @@ class LinearRidge(Estimator):
             in_file = TrainedGrid(dataset, device)
             return choose_grid(in_file, in_file.axes, encoders, **of_grid)
         if dataset.lattice is not None:
-            grid = _lattice(dataset, device)
-            where = grid.batch.values, grid.batch.axes, encoders
+            grid = to_device(dataset.lattice, device)
+            where = grid.values, grid.axes, encoders
             if grid.mask is None:
                 return choose_grid(*where, **of_grid)
             return choose_with_holes(*where, grid.mask, **of_grid)[0]
@@ -223,10 +222,9 @@ class LinearRidge(Estimator):
                 sizes = part.grid_split().sizes
                 learned = learn_encoders(block.values.to(device), own, axes=block.axes, full_size=sizes, **options)
             elif part.lattice is not None:
-                grid = _lattice(part, device)
-                values, axes = grid.batch.values, grid.batch.axes
-                values = values if grid.mask is None else interpolated(values, axes, grid.mask)
-                learned = learn_encoders(values, own, axes=axes, **options)
+                grid = to_device(part.lattice, device)
+                values = grid.values if grid.mask is None else interpolated(grid.values, grid.axes, grid.mask)
+                learned = learn_encoders(values, own, axes=grid.axes, **options)
             else:
                 points = _points(part, device)
                 learned = learn_encoders(points.values, own, **options, **_where(points))
@@ -266,8 +264,8 @@ class LinearRidge(Estimator):
             found = solve_points(batch.values[:, share].to(dtype), encoders, **options)
         elif lattice is not None and (process.world_size == 1 or lattice.mask is not None):
             # with missing samples every process solves for all
-            grid = _lattice(dataset, device)
-            found = solve_grid(grid.batch.values.to(dtype), encoders, grid.batch.axes, mask=grid.mask, **options)
+            grid = to_device(lattice, device)
+            found = solve_grid(grid.values.to(dtype), encoders, grid.axes, mask=grid.mask, **options)
         else:
             found = solve_blocks(_blocks(dataset, process, device, dtype), encoders, axes, **options)
         return found if choice is None else replace(found, choice=choice)
@@ -317,12 +315,6 @@ def _with_choice(encoder: Encoder, chosen: Encoder) -> Encoder:
     """An encoder with the arguments that were chosen for one of the same class that learns nothing."""
     taken = {"num_features", "padding", "spacing", str(automatic(encoder))}
     return encoder.copy(**{name: value for name, value in chosen.arguments.items() if name in taken})
-
-
-def _lattice(dataset: Signals, device: torch.device) -> Lattice:
-    grid = dataset.lattice
-    assert grid is not None
-    return Lattice(to_device(grid.batch, device), None if grid.mask is None else grid.mask.to(device))
 
 
 def _points(dataset: Signals, device: torch.device) -> PointBatch:

@@ -87,7 +87,8 @@ class SampleBatch:
     """What batches on grids and of points have in common.
 
     Args:
-        mask: In an evaluation batch, true for samples that are scored: ``(S or 1, *samples)``. ``None``: all.
+        mask: In an evaluation batch, true for samples that are scored, else for samples that are known: ``(S or 1,
+            *samples)``. ``None``: all.
         train_mask: In an evaluation batch, true for samples that were trained on; same shape.
         total: In a training batch divided among processes, the number of samples per signal over all processes.
     """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -16,21 +15,11 @@ MAX_SPACING_RATIO = 2.5
 """Largest ratio of the distances of neighbours along an axis; a line that is missing leaves twice the distance."""
 
 
-@dataclass(frozen=True)
-class Lattice:
-    """A grid of trained samples, some of which may be missing.
+def find_lattice(batch: PointBatch) -> GridBatch | None:
+    """The grid that points are, but for a fifth of its samples at most; ``None`` if they are not.
 
-    Args:
-        batch: The grid; missing values are zero.
-        mask: The samples that are there, ``(S or 1, n_1, ..., n_D)``; ``None``: all.
+    Values of absent samples are zero, and the mask is false there.
     """
-
-    batch: GridBatch
-    mask: Tensor | None
-
-
-def find_lattice(batch: PointBatch) -> Lattice | None:
-    """The grid that points are, but for a fifth of its samples at most; ``None`` if they are not."""
     if batch.index is not None and batch.axes is not None:
         places = torch.unravel_index(batch.index, [len(x) for x in batch.axes])
         along = [torch.unique(place, return_inverse=True) for place in places]
@@ -54,8 +43,8 @@ def find_lattice(batch: PointBatch) -> Lattice | None:
     signals, _, channels = batch.values.shape
     values = batch.values.new_zeros(signals, total, channels)
     values.scatter_(1, index.expand(signals, -1)[..., None].expand(-1, -1, channels), batch.values)
-    grid = GridBatch(tuple(axes), values.reshape(signals, *sizes, channels))
-    return Lattice(grid, None if bool(mask.all()) else mask.reshape(-1, *sizes))
+    there = None if bool(mask.all()) else mask.reshape(-1, *sizes)
+    return GridBatch(tuple(axes), values.reshape(signals, *sizes, channels), mask=there)
 
 
 def _is_even(x: Tensor) -> bool:

@@ -29,7 +29,7 @@ from pe_lightning.signals.blocks import (
     whole,
 )
 from pe_lightning.signals.cache import open_signals
-from pe_lightning.signals.lattice import Lattice, find_lattice
+from pe_lightning.signals.lattice import find_lattice
 from pe_lightning.signals.loaders import (
     DEFAULT_POINTS,
     MAX_STEPS_PER_EPOCH,
@@ -181,19 +181,19 @@ class Signals:
         return None if self.raw.points is None else torch.from_numpy(self.raw.points).to(self.axes[0].dtype)
 
     @cached_property
-    def lattice(self) -> Lattice | None:
-        """The grid that the trained samples in memory are, or are but for a few missing ones."""
+    def lattice(self) -> GridBatch | None:
+        """The grid that the trained samples in memory are, or are but for a few missing ones, where its mask is false."""
         if self.streamed:
             return None
         batch = self.train_batch()
-        return Lattice(batch, None) if isinstance(batch, GridBatch) else find_lattice(batch)
+        return batch if isinstance(batch, GridBatch) else find_lattice(batch)
 
     @property
     def trained_axes(self) -> tuple[Tensor, ...] | None:
         """Coordinates of the trained grid per axis; ``None`` where the trained samples are scattered."""
         if isinstance(self.split, GridSplit):
             return tuple(x[index] for x, index in zip(self.axes, self.split.index, strict=True))
-        return None if self.lattice is None else self.lattice.batch.axes
+        return None if self.lattice is None else self.lattice.axes
 
     # -- batches of all samples -----------------------------------------------------------------------------------------
 
