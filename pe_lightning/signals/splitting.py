@@ -64,18 +64,6 @@ class Splitting:
     def hold_out(self, source: Source, raw: RawSignals, split: Split, loaded: bool) -> tuple[Split, EvalMask]:
         """The split without validation samples, and the eval_mask in use; refuses what the signals cannot have."""
         nothing_scored = self.eval_mask == "rest" and split.trains_all
-        self._check(source, raw, split, loaded, nothing_scored)
-        share = self.validation or 0.0
-        if share == "auto":
-            share = DEFAULT_VALIDATION if loaded and split.num_train >= MIN_TRAINED_SAMPLES else 0.0
-        if nothing_scored and self.folds is None:
-            rank_zero_info(
-                f"Every sample is trained on ({self.sampling!r}), so eval_mask {self.eval_mask!r} scores nothing and is "
-                "replaced by 'none': there is no held-out PSNR. Hold samples out, or set folds: random."
-            )
-        return split.with_validation(share) if share else split, "none" if nothing_scored else self.eval_mask
-
-    def _check(self, source: Source, raw: RawSignals, split: Split, loaded: bool, nothing_scored: bool) -> None:
         even = raw.points is None and all(axis.samples is None for axis in raw.axes)
         refuse(
             (
@@ -101,6 +89,15 @@ class Splitting:
                 "--data.storage.in_memory true, or leave out folds",
             ),
         )
+        share = self.validation or 0.0
+        if share == "auto":
+            share = DEFAULT_VALIDATION if loaded and split.num_train >= MIN_TRAINED_SAMPLES else 0.0
+        if nothing_scored and self.folds is None:
+            rank_zero_info(
+                f"Every sample is trained on ({self.sampling!r}), so eval_mask {self.eval_mask!r} scores nothing and is "
+                "replaced by 'none': there is no held-out PSNR. Hold samples out, or set folds: random."
+            )
+        return split.with_validation(share) if share else split, "none" if nothing_scored else self.eval_mask
 
 
 def split_samples(sampling: Sampling, info: SignalInfo, known: Tensor | None = None) -> Split:

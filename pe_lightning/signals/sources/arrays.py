@@ -16,7 +16,7 @@ import numpy as np
 from pe_lightning.errors import InputError, did_you_mean
 from pe_lightning.signals.axes import MAX_CHANNELS
 from pe_lightning.signals.files import ARRAYS, Format, suffixes_of
-from pe_lightning.signals.raw import AnyArray, Decoded, RawSignals, join_scalings, value_scaling
+from pe_lightning.signals.raw import BLOCK_VALUES, AnyArray, Decoded, RawSignals, join_scalings, value_scaling
 from pe_lightning.signals.sources.clips import Clip
 from pe_lightning.signals.sources.declared import NOTHING, Declared
 from pe_lightning.signals.sources.paths import SourceFile, distinct_names, format_of, numbered, reading
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 Channels: TypeAlias = Literal["auto", "last", "none"]
 """Meaning of the last axis of an array of D + 1 axes, see :func:`read_arrays`."""
 
-BLOCK_VALUES = 1 << 22
-"""Number of values read at a time."""
 MAX_LEVELS = 100
 """Most nested groups in an HDF5 file."""
 
