@@ -8,8 +8,8 @@
 - :mod:`~pe_lightning.encoders.shifted`: ``gau``, ``tri``, ``laplace``, ``rect``, ``impulse``, ``keys``, ``bspline``.
 - :mod:`~pe_lightning.encoders.directional`: ``directional``, a shifted encoder along rotated directions.
 - :mod:`~pe_lightning.encoders.control`: ``identity``, ``noise``, ``sine``, ``square``.
-- :mod:`~pe_lightning.encoders.learned_fourier`: ``lff``, ``pos_mlp``, and fixed ``sine1d``, ``sine_nd``, ``md_sine``.
-- :mod:`~pe_lightning.encoders.tables`: ``hash``, ``grid``, ``lines``, ``planes``, ``embed``.
+- :mod:`~pe_lightning.encoders.learned_fourier`: ``lff``.
+- :mod:`~pe_lightning.encoders.tables`: ``hash``, ``grid``, ``lines``, ``planes``.
 
 The last two have parameters, which are trained with the network; ``gau``, ``tri``, ``laplace``, ``linf``, ``logf`` and
 ``rff`` have some with ``trainable=True``.
@@ -24,7 +24,7 @@ from pe_lightning.encoders.configured import ConfiguredEncoders, per_axis
 from pe_lightning.encoders.control import Identity, Noise, Sine, Square
 from pe_lightning.encoders.directional import Directional
 from pe_lightning.encoders.fourier import Basic, LinearFourier, LogFourier, RandomFourier
-from pe_lightning.encoders.learned_fourier import AxisSines, FlatSines, JointSines, LearnableFourier, PositionMLP
+from pe_lightning.encoders.learned_fourier import Grouped, GroupedWaves, LearnableFourier
 from pe_lightning.encoders.local import bandwidth, interpolates, is_local, local_features
 from pe_lightning.encoders.resolution import (
     automatic,
@@ -38,25 +38,23 @@ from pe_lightning.encoders.resolution import (
     with_seed,
 )
 from pe_lightning.encoders.shifted import BSpline, Gaussian, Impulse, Keys, Laplace, Rectangle, Triangle
-from pe_lightning.encoders.tables import Embedding, Grids, HashGrid, Lines, Planes
+from pe_lightning.encoders.tables import Grids, HashGrid, Lines, Planes
 
 __all__ = [
-    "AxisSines",
     "BSpline",
     "Basic",
     "CellMeans",
     "ConfiguredEncoders",
     "Directional",
-    "Embedding",
     "Encoder",
     "EncoderLike",
-    "FlatSines",
     "Gaussian",
     "Grids",
+    "Grouped",
+    "GroupedWaves",
     "HashGrid",
     "Identity",
     "Impulse",
-    "JointSines",
     "Keys",
     "Laplace",
     "LearnableFourier",
@@ -65,7 +63,6 @@ __all__ = [
     "LogFourier",
     "Noise",
     "Planes",
-    "PositionMLP",
     "RandomFourier",
     "Rectangle",
     "Samples",

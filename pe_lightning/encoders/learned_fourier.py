@@ -1,7 +1,6 @@
-"""Learnable Fourier features, and the encoders of their comparison: sinusoids of positions, and an MLP of positions.
+"""Learnable Fourier features: features of groups of coordinates, with or without a small MLP that all groups share.
 
-All are features of groups of coordinates, with or without a small MLP after them that all groups share:
-coordinates ``(*batch, G, M)`` -> features ``(*batch, G, F)`` -> MLP ``(*batch, G, D / G)`` -> ``(*batch, D)``.
+Coordinates ``(*batch, G, M)`` -> features ``(*batch, G, F)`` -> MLP ``(*batch, G, D / G)`` -> ``(*batch, D)``.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ from pe_lightning.encoders.arguments import (
     NonNegativeFloat,
     PositiveFloat,
     PositiveInt,
-    Samples,
     SeedLike,
     seeded,
 )
@@ -128,8 +126,11 @@ class Grouped(Encoder):
         return self.joined(self.group_features(self.grouped(points(self, x)))).to(x.dtype)
 
 
-class _GroupedWaves(Grouped):
+class GroupedWaves(Grouped):
+    """Base of cosines, then sines, of groups of coordinates; a subclass defines :meth:`group_frequencies`."""
+
     divisor: float = 1.0
+    """Features are divided by it."""
 
     @abstractmethod
     def group_frequencies(self, coords: Tensor) -> Tensor:
@@ -148,7 +149,7 @@ class _GroupedWaves(Grouped):
 
 
 @registry.register("lff")
-class LearnableFourier(_GroupedWaves):
+class LearnableFourier(GroupedWaves):
     r"""Learnable Fourier features: :math:`F = |F|^{-1/2} [\cos X W_r^T, \sin X W_r^T]`, of norm :math:`\|F\|^2 = 1/2`.
 
     All of ``W_r`` is trained. An MLP may follow, :math:`Y = \mathrm{GeLU}(F W_1 + B_1) W_2 + B_2`. At the start the products
@@ -226,153 +227,3 @@ class LearnableFourier(_GroupedWaves):
         features = self.forward(delta)
         groups = features.reshape(*features.shape[:-1], self.groups, self.num_inputs)
         return groups[..., : self.num_inputs // 2].sum((-1, -2)) / math.sqrt(self.num_inputs)
-
-
-def positions_for(samples: Samples) -> int:
-    """The number of positions of an axis."""
-    return max(2, round(samples.mean))
-
-
-class _Sines(_GroupedWaves):
-    """Fixed sinusoids of positions ``p = num_positions * x``; a subclass defines their :meth:`angular` frequencies.
-
-    Args:
-        num_positions: Number ``P`` of positions per unit length, the highest frequency in radians; ``auto``: of the trained
-            samples.
-    """
-
-    axiswise = False
-    from_samples: ClassVar = {"num_positions": positions_for}
-
-    def __init__(
-        self,
-        num_features: CountLike = "auto",
-        num_positions: CountLike = "auto",
-        mlp: bool = False,
-        num_inputs: PositiveInt = 256,
-        hidden: PositiveInt = 32,
-        groups: PositiveInt = 1,
-        layer_norm: bool = False,
-        dropout: DropoutShare = 0.0,
-        seed: SeedLike = None,
-        num_axes: PositiveInt = 1,
-    ) -> None:
-        super().__init__(num_features, num_axes, groups, mlp, num_inputs)
-        self.num_positions: int = sample_value(self, "num_positions", num_positions)
-        generator = seeded(seed)
-        self.check_waves()
-        self.add_modulator(hidden, layer_norm, dropout, generator)
-        self.angular(self.num_axes // self.groups)  # for its checks
-
-    @abstractmethod
-    def angular(self, num_axes: int) -> Tensor:
-        """The frequencies in radians per position, ``(num_inputs / 2, num_axes)``, float64."""
-
-    def group_frequencies(self, coords: Tensor) -> Tensor:
-        return (self.angular(coords.shape[-1]) * self.num_positions).to(device=coords.device, dtype=coords.dtype)
-
-
-@registry.register("sine1d")
-class FlatSines(_Sines):
-    r"""Sinusoids of the number of a position in a flattened picture: ``p = P (x_1 P^(M-1) + ... + x_M)``.
-
-    When to use:
-        A baseline that shows the loss when axes are flattened: a row's end is next to the next row's start, and between
-        rows the number means nothing. On one axis it is the Transformer's own encoding.
-
-    Reference: Li et al., *Learnable Fourier Features for Multi-Dimensional Spatial Positional Encoding*, NeurIPS 2021,
-    Sine-1D in Table 7; Vaswani et al., *Attention Is All You Need*, NeurIPS 2017, Sec. 3.5.
-    """
-
-    formula = "cos, sin(p / 10000^(2d/D)), p the number of the position, row by row"
-
-    def angular(self, num_axes: int) -> Tensor:
-        if self.num_positions**num_axes > 2**20:
-            raise InputError(
-                f"{type(self).__name__}: num_positions must be at most {int(2 ** (20 / num_axes))} for {num_axes} axes, as "
-                f"float32 holds no phases of more than 2^20 radians; got {self.num_positions!r}"
-            )
-        exponents = torch.arange(num_axes - 1, -1, -1, dtype=torch.float64, device="cpu")
-        return decay(self.num_inputs // 2)[:, None] * self.num_positions**exponents
-
-
-@registry.register("sine_nd")
-class AxisSines(_Sines):
-    r"""Transformer sinusoids of each axis, side by side: :math:`\cos, \sin(p_a / 10000^{2d/D_a})`, :math:`p = P x`.
-
-    Sine-2D and Sine-4D of the paper. Similar are positions that agree in a coordinate: the similarity is a cross, not a
-    disc. With ``mlp: true`` it is Sine-4D + MLP, in groups 1/4, 2/2 or 4/1 for ``groups`` 1, 2 or 4.
-
-    When to use:
-        Works as fixed position encoding of attention models. As features of signals it fails on detail off the axes, and
-        most of its frequencies are far below one period: the stable rank is near 2.
-
-    Reference: Li et al., *Learnable Fourier Features for Multi-Dimensional Spatial Positional Encoding*, NeurIPS 2021,
-    Sine-2D and Sine-4D in Tables 5 and 7; Vaswani et al., *Attention Is All You Need*, NeurIPS 2017, Sec. 3.5.
-    """
-
-    formula = "cos, sin(p / 10000^(2d/D)) of each axis, p = P x"
-
-    def angular(self, num_axes: int) -> Tensor:
-        """The first axes have one more frequency where they do not divide."""
-        count = self.check_waves(least=num_axes)
-        counts = [count // num_axes + (axis < count % num_axes) for axis in range(num_axes)]
-        blocks: Tensor = torch.block_diag(*(decay(each)[:, None] for each in counts))  # type: ignore[no-untyped-call]
-        return blocks
-
-
-@registry.register("md_sine")
-class JointSines(_Sines):
-    r"""Sinusoids of all axes at once: :math:`\cos, \sin(\sum_a p_a / b_a^{2d/D})`, :math:`p = P x`.
-
-    The base of axis ``a`` is 10000/a: 10000 and 5000 in 2-D as in the paper, which has no more axes.
-
-    When to use:
-        A baseline of learnable Fourier features. In 2-D all its waves run between the directions (1, 1) and (1, 2), so that
-        positions across these look alike.
-
-    Reference: Li et al., *Learnable Fourier Features for Multi-Dimensional Spatial Positional Encoding*, NeurIPS 2021,
-    App. C; Vaswani et al., *Attention Is All You Need*, NeurIPS 2017, Sec. 3.5.
-    """
-
-    formula = "cos, sin(p_1 / 10000^(2d/D) + p_2 / 5000^(2d/D) + ...), p = P x"
-
-    def angular(self, num_axes: int) -> Tensor:
-        count = self.num_inputs // 2
-        return torch.stack([decay(count, 10000 / (axis + 1)) for axis in range(num_axes)], 1)
-
-
-@registry.register("pos_mlp")
-class PositionMLP(Grouped):
-    r"""An MLP of the coordinates themselves: :math:`Y = \mathrm{GeLU}(X W_1 + B_1) W_2 + B_2`.
-
-    When to use:
-        The baseline for what Fourier features add to the MLP of ``lff``: alone it learns smooth signals only.
-
-    Reference: Li et al., *Learnable Fourier Features for Multi-Dimensional Spatial Positional Encoding*, NeurIPS 2021,
-    MLP in Tables 7-9.
-    """
-
-    formula = "MLP of x"
-
-    def __init__(
-        self,
-        num_features: CountLike = "auto",
-        hidden: PositiveInt = 32,
-        groups: PositiveInt = 1,
-        dropout: DropoutShare = 0.0,
-        seed: SeedLike = None,
-        num_axes: PositiveInt = 1,
-    ) -> None:
-        super().__init__(num_features, num_axes, groups, mlp=True, num_inputs=1)
-        self.num_inputs = self.num_axes // self.groups
-        generator = seeded(seed)
-        self.add_modulator(hidden, False, dropout, generator)
-
-    def group_features(self, coords: Tensor) -> Tensor:
-        return coords
-
-
-def decay(count: int, base: float = 10000.0) -> Tensor:
-    """The frequencies of a Transformer, :math:`b^{-2d/D}` for ``d`` from 0 to ``count - 1`` and ``D = 2 * count``."""
-    return base ** (-torch.arange(count, dtype=torch.float64, device="cpu") / count)

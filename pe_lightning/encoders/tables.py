@@ -11,15 +11,12 @@ from typing import Annotated, ClassVar, Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
-from pe_lightning.encoders.arguments import CountLike, PositiveInt, Samples, SeedLike, plain, seeded
+from pe_lightning.encoders.arguments import PositiveInt, Samples, SeedLike, plain, seeded
 from pe_lightning.encoders.base import Encoder, registry
 from pe_lightning.encoders.coordinates import points
-from pe_lightning.encoders.learned_fourier import DropoutShare, Grouped, positions_for
 from pe_lightning.encoders.lookups import Lookup, SparseLookup, at_once
 from pe_lightning.encoders.resolution import sample_value
-from pe_lightning.encoders.shifted import cell
 from pe_lightning.errors import InputError
 
 PRIMES = (1, 2654435761, 805459861, 3674653429, 2097192037, 1434869437, 2165219737)
@@ -353,99 +350,3 @@ class Planes(Lines):
         self.cells = cells_of(self, "cells", cells)
         self.plane_cells = cells_of(self, "plane_cells", plane_cells)
         self._draw(seed)
-
-
-@registry.register("embed")
-class Embedding(Grouped):
-    """A trained vector per position :math:`i/P`, as Transformers have them; between positions interpolated.
-
-    With ``flat`` one vector per position of all axes together (Embed-1D of the paper), else one per position of each axis,
-    side by side (Embed-2D, Embed-4D).
-
-    When to use:
-        Works where positions are few and all of them are trained, as tokens of Transformers. Fails between and beyond
-        trained positions: vectors without samples keep their initial values.
-
-    Args:
-        num_features: Number of features of the output; ``auto``: as many as trained samples.
-        num_positions: Number ``P`` of positions per axis; ``auto``: of the trained samples. Positions between which there is
-            no sample are not trained.
-        flat: Whether all axes of a group have one table together, of ``P ** num_axes`` rows.
-        interpolation: Between positions: ``linear``, or ``nearest``, which has no gradient with respect to ``x``.
-        num_inputs: Length of the vector of a group below the MLP; without it there are ``num_features / groups``.
-        seed: Seed of all initial weights, ``None`` for the seed of the run; the vectors are normal, of mean squared length
-            one.
-
-    Reference: Li et al., *Learnable Fourier Features for Multi-Dimensional Spatial Positional Encoding*, NeurIPS 2021,
-    Embed-1D, -2D and -4D in Tables 7-9.
-    """
-
-    formula = "row x P of a trained table, or between two"
-    cell_nodes = 4
-    from_samples: ClassVar = {"num_positions": positions_for}
-    normalizable = False
-    factors: Tensor
-    first: Tensor
-
-    def __init__(
-        self,
-        num_features: CountLike = "auto",
-        num_positions: Annotated[int, 2] | Literal["auto"] = "auto",
-        flat: bool = False,
-        interpolation: Literal["linear", "nearest"] = "linear",
-        mlp: bool = False,
-        num_inputs: PositiveInt = 256,
-        hidden: PositiveInt = 32,
-        groups: PositiveInt = 1,
-        layer_norm: bool = False,
-        dropout: DropoutShare = 0.0,
-        seed: SeedLike = None,
-        num_axes: PositiveInt = 1,
-    ) -> None:
-        super().__init__(num_features, num_axes, groups, mlp, num_inputs)
-        self.num_positions: int = sample_value(self, "num_positions", num_positions)
-        self.flat = flat
-        self.interpolation = interpolation
-        axes_per_group = self.num_axes // self.groups
-        if not flat and self.num_inputs < axes_per_group:
-            raise InputError(
-                f"Embedding: {axes_per_group} axes of a group need at least {axes_per_group} features, got {self.num_inputs}"
-            )
-        generator = seeded(seed)
-        start = torch.empty(
-            self.num_positions ** (axes_per_group if flat else 1), self.num_inputs, dtype=torch.float32, device="cpu"
-        )
-        self.table = nn.Parameter(start.normal_(0, self.num_inputs**-0.5, generator=generator))
-        self.add_modulator(hidden, layer_norm, dropout, generator)
-        # one lookup of all axes, or one per axis, in a block of the columns
-        blocks = 1 if flat else axes_per_group
-        nodes = strides([self.num_positions] * axes_per_group) if flat else [1] * axes_per_group
-        factors = torch.tensor(nodes, device="cpu").reshape(-1, blocks)
-        self.register_constants(factors=factors, first=starts([len(start)] * blocks))
-
-    def _lookup(self, coords: Tensor) -> list[Lookup]:
-        last = self.num_positions - 1
-        nearest = self.interpolation == "nearest"
-        position = (cell(coords, self.num_positions, 0.5) if nearest else coords * self.num_positions).clamp(0, last)
-        positions = position.movedim(-1, 0)[..., None] if self.flat else position[None]
-        cells = torch.full_like(self.factors, last - 1)
-        rows, shares = corners(positions, cells, self.factors)
-        return [Lookup(rows + self.first, shares, (len(self.table),) * len(self.first))]
-
-    def _vectors(self, lookups: Sequence[Lookup | SparseLookup]) -> Tensor:
-        blocks = torch.tensor_split(self.table, len(self.first), 1)
-        width = blocks[0].shape[1]  # the last ones may have a column less
-        table = torch.cat([F.pad(block, (0, width - block.shape[1])) for block in blocks])
-        if width * len(blocks) == self.num_inputs:
-            return lookups[0].of(table).flatten(-2)
-        parts = zip(lookups[0].each(table), blocks, strict=True)
-        return torch.cat([vectors[..., : block.shape[1]] for vectors, block in parts], -1)
-
-    def lookup(self, x: Tensor) -> list[Lookup]:
-        return self._lookup(self.grouped(points(self, x)))
-
-    def from_lookup(self, lookups: Sequence[Lookup | SparseLookup]) -> Tensor:
-        return self.joined(self._vectors(lookups))
-
-    def group_features(self, coords: Tensor) -> Tensor:
-        return self._vectors(self._lookup(coords))

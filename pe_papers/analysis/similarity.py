@@ -15,12 +15,13 @@ import torch
 from lightning.pytorch import LightningModule
 from torch import Tensor, nn
 
-from pe_lightning.encoders import Encoder, PositionMLP, resolve
+from pe_lightning.encoders import Encoder, resolve
 from pe_lightning.encodings import Complex, Encoding, evaluating
 from pe_lightning.errors import InputError
 from pe_lightning.signals import GridBatch, grid_axes, sample_coordinates
 from pe_lightning.training import CoordinateModule, EstimatorModule
 from pe_papers.analysis.ranks import encoding_rank, layer_ranks
+from pe_papers.encoders import PositionMLP
 
 M = TypeVar("M", bound=nn.Module)
 
