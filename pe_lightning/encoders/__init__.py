@@ -6,7 +6,6 @@
 
 - :mod:`~pe_lightning.encoders.fourier`: ``linf``, ``logf``, ``rff``, ``basic``.
 - :mod:`~pe_lightning.encoders.shifted`: ``gau``, ``tri``, ``laplace``, ``rect``, ``impulse``, ``keys``, ``bspline``.
-- :mod:`~pe_lightning.encoders.directional`: ``directional``, a shifted encoder along rotated directions.
 - :mod:`~pe_lightning.encoders.control`: ``identity``, ``noise``, ``sine``, ``square``.
 - :mod:`~pe_lightning.encoders.learned_fourier`: ``lff``.
 - :mod:`~pe_lightning.encoders.tables`: ``hash``, ``grid``, ``lines``, ``planes``.
@@ -22,7 +21,6 @@ from pe_lightning.encoders.base import Encoder, EncoderLike, registry
 from pe_lightning.encoders.cells import CellMeans, cell_means
 from pe_lightning.encoders.configured import ConfiguredEncoders, per_axis
 from pe_lightning.encoders.control import Identity, Noise, Sine, Square
-from pe_lightning.encoders.directional import Directional
 from pe_lightning.encoders.fourier import Basic, LinearFourier, LogFourier, RandomFourier
 from pe_lightning.encoders.learned_fourier import Grouped, GroupedWaves, LearnableFourier
 from pe_lightning.encoders.local import bandwidth, interpolates, is_local, local_features
@@ -45,7 +43,6 @@ __all__ = [
     "Basic",
     "CellMeans",
     "ConfiguredEncoders",
-    "Directional",
     "Encoder",
     "EncoderLike",
     "Gaussian",

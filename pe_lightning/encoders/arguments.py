@@ -102,7 +102,13 @@ class EncoderRegistry(Registry[T]):
     """Networks whose names are taken for those of encoders, and their activations."""
 
     def get(self, name: str) -> type[T]:
-        """As in the base class; names of networks are answered by what to type."""
+        """As in the base class; names of networks and of a former encoder are answered by what to type."""
+        if name == "directional" and name not in self:
+            raise InputError(
+                "'directional' is a layout now: give its base as the encoder, and the number of directions, --model.encoder "
+                "gau --model.layout directions --model.directions 8, in Python SimpleMLP('gau', layout='directions', "
+                "directions=8); its base_width is the encoder's width"
+            )
         activation = self.networks.get(str(name).lower())
         if activation is not None and name not in self:
             raise InputError(

@@ -25,8 +25,8 @@ class Simple(Encoding):
     The total width is the encoder's ``num_features``, divided evenly among the directions:
 
     - ``axes``: the coordinates themselves, ``x_1, ..., x_D``;
-    - ``directions`` (2-D only): ``x, y, (x + y)/2, (x - y + 1)/2``, as in the papers for shifted encoders, whose features
-      of two axes do not represent diagonals;
+    - ``directions`` (2-D only): several, evenly spaced over 180 degrees, as in the papers for shifted encoders, whose
+      features of two axes do not represent diagonals; four are ``x, y, (x + y)/2, (x - y + 1)/2``;
     - ``joint``: one encoder of all axes, for encoders that support it (rff);
     - ``auto``: ``joint`` for joint encoders, ``directions`` for shifted encoders in 2-D, else ``axes``.
 
@@ -36,6 +36,8 @@ class Simple(Encoding):
         num_axes: Number of coordinate axes ``D``.
         layout: See above.
         normalize: Divide the features by their largest row norm over the training coordinates.
+        directions: Number of directions of the layout ``directions``; each coordinate is scaled so that the unit square
+            covers [0, 1].
 
     Reference: Zheng et al., *Trading Positional Complexity vs. Deepness in Coordinate Networks*, ECCV 2022, Eq. 16;
     four directions: Zheng et al., *Rethinking Positional Encoding*, arXiv 2107.02561, Fig. 11.
@@ -44,16 +46,25 @@ class Simple(Encoding):
     name: ClassVar[str] = "simple"
 
     def __init__(
-        self, encoder: EncoderLike | Sequence[EncoderLike], num_axes: int, layout: Layout = "auto", normalize: bool = True
+        self,
+        encoder: EncoderLike | Sequence[EncoderLike],
+        num_axes: int,
+        layout: Layout = "auto",
+        normalize: bool = True,
+        directions: int = 4,
     ) -> None:
         super().__init__(num_axes)
         several = isinstance(encoder, Sequence) and not isinstance(encoder, str)
         given = [resolve(entry) for entry in encoder] if several else [resolve(encoder)]  # type: ignore[union-attr, arg-type]
         if not given:
             raise InputError("an empty list of encoders was given; give one encoder, or one per direction")
-        self.layout = _layout(layout, given, several, num_axes)
+        self.layout = _layout(layout, given, several, num_axes, directions)
+        if directions != 4 and self.layout != "directions":
+            raise InputError(
+                f"layout {self.layout!r} has no number of directions, got {directions}; use layout 'directions'"
+            )
         self.directions: Tensor
-        self.register_buffer("directions", _directions(self.layout, num_axes), persistent=False)
+        self.register_buffer("directions", _directions(self.layout, num_axes, directions), persistent=False)
         count = 1 if self.layout == "joint" else len(self.directions)
         encoders = given if several else _divide(given[0], count, num_axes, self.layout == "joint")
         if len(encoders) != count:
@@ -117,13 +128,13 @@ class Simple(Encoding):
         return self._scaled(self._raw(coords))
 
 
-def _layout(layout: Layout, encoders: Sequence[Encoder], several: bool, num_axes: int) -> Layout:
+def _layout(layout: Layout, encoders: Sequence[Encoder], several: bool, num_axes: int, count: int) -> Layout:
     first = encoders[0]
     check_known("unknown layout", layout, get_args(Layout), "Layouts")
     if layout == "auto":
         if len(encoders) == 1 and (first.num_axes > 1 if several else first.joint):
             return "joint"
-        return "directions" if num_axes == 2 and (len(encoders) == 4 if several else first.directional) else "axes"
+        return "directions" if num_axes == 2 and (len(encoders) == count if several else first.directional) else "axes"
     if layout == "directions" and num_axes != 2:
         raise InputError(f"layout 'directions' is for 2 axes, the signal has {num_axes}; use layout 'axes' or 'auto'")
     if layout == "joint" and not first.joint:
@@ -131,11 +142,17 @@ def _layout(layout: Layout, encoders: Sequence[Encoder], several: bool, num_axes
     return layout
 
 
-def _directions(layout: Layout, num_axes: int) -> Tensor:
-    """Rows ``(w_1, ..., w_D, offset)`` of the directions ``v = w . x + offset``."""
-    if layout == "directions":
-        return torch.tensor([[1, 0, 0], [0, 1, 0], [0.5, 0.5, 0], [0.5, -0.5, 0.5]])
-    return torch.cat([torch.eye(num_axes), torch.zeros(num_axes, 1)], 1)
+def _directions(layout: Layout, num_axes: int, count: int) -> Tensor:
+    """Rows ``(w_1, ..., w_D, offset)`` of the directions ``v = w . x + offset``; first those along the axes."""
+    if layout != "directions":
+        return torch.cat([torch.eye(num_axes), torch.zeros(num_axes, 1)], 1)
+    rows = []
+    for j in sorted(range(count), key=lambda j: 2 * j % count != 0):
+        angle = math.pi * (j / count - (2 * j > count))
+        w = math.cos(angle), math.sin(angle)
+        length = abs(w[0]) + abs(w[1])  # of the projection of the unit square
+        rows.append([round(v / length, 15) for v in (*w, max(-w[1], 0.0))])  # so that a half is exactly that
+    return torch.tensor(rows)
 
 
 def _divide(encoder: Encoder, count: int, num_axes: int, joint: bool) -> list[Encoder]:
@@ -144,11 +161,11 @@ def _divide(encoder: Encoder, count: int, num_axes: int, joint: bool) -> list[En
     if joint and num_axes > 1 and encoder.num_axes == 1:
         encoder = encoder.copy(num_axes=num_axes)
     changes: dict[str, int] = {}
-    total = DEFAULT_NUM_FEATURES * num_axes if encoder.is_open else encoder.num_features
+    total, step = encoder.num_features, count * encoder.multiple
     if encoder.is_open:
+        total = max(DEFAULT_NUM_FEATURES * num_axes // step, 1) * step
         changes["num_features"] = total
     if count > 1 and "num_features" in encoder.resolved():
-        step = count * encoder.multiple
         if total % step:
             usable = step * max(1, math.ceil(total / step - 0.5))  # the nearest number
             raise InputError(

@@ -23,7 +23,7 @@ from pe_lightning.errors import InputError
 
 K = 8
 PIECEWISE_CONSTANT = {"rect", "impulse", "square", "noise"}
-SMOOTH = {"linf", "logf", "rff", "basic", "identity", "gau", "sine", "bspline", "directional"}
+SMOOTH = {"linf", "logf", "rff", "basic", "identity", "gau", "sine", "bspline"}
 SMOOTH |= {"lff", "pos_mlp", "sine1d", "sine_nd", "md_sine", "hash", "grid", "embed", "lines", "planes"}
 
 
@@ -198,9 +198,6 @@ BAD = {
     "sigma": [0, -0.1, float("nan"), float("inf"), True, "0.1"],
     "half_width": [0, float("nan"), True],
     "scale": [0, float("inf"), True],
-    "base": ["linf", "directional", None, 1],
-    "base_width": [0, float("nan"), True, "0.1"],
-    "directions": [0, True, 1.5, None],
     "frequency": [0, -1.0, float("nan"), None, 10**400],
     "seed": [-1, 0.5, True, 2**64],
     "offset": [-1.0, math.inf, True, None, "much"],
@@ -357,6 +354,5 @@ def test_features_of_another_shape_or_dtype_than_declared_are_refused() -> None:
 
 
 def test_an_encoder_of_several_axes_in_an_exact_fit_is_refused() -> None:
-    for name in ("rff", "directional"):
-        with pytest.raises(InputError, match=rf"'{name}' with num_axes=2 .* leave num_axes out, .*--model SimpleMLP"):
-            fit(torch.rand(1, 12, 12, 3), {"name": name, "num_axes": 2})
+    with pytest.raises(InputError, match=r"'rff' with num_axes=2 .* leave num_axes out, .*--model SimpleMLP"):
+        fit(torch.rand(1, 12, 12, 3), {"name": "rff", "num_axes": 2})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from learned_encoders import Gained, LearnedGaussian, Table, train
 from torch import Tensor
 
 from pe_lightning import encoders
-from pe_lightning.encoders import Encoder, Gaussian, LinearFourier, RandomFourier
+from pe_lightning.encoders import Encoder, Gaussian, Laplace, LinearFourier, RandomFourier
 from pe_lightning.encodings import Simple
 from pe_lightning.errors import InputError
 
@@ -34,6 +35,18 @@ def test_four_directions_of_shifted_encoders() -> None:
     expected = side_by_side(Gaussian(8, sigma=0.05), x, y, (x + y) / 2, (x - y + 1) / 2)
     torch.testing.assert_close(encoding(coords), expected, rtol=1e-12, atol=1e-14)
     assert [entry.sigma for entry in Simple({"name": "gau", "num_features": 512}, 2).encoders] == [0.64 / 128] * 4
+
+
+@pytest.mark.parametrize(("count", "angles"), [(1, [0]), (2, [0, 90]), (6, [0, 90, 30, 60, -60, -30])])
+def test_any_number_of_directions_covers_the_square_along_each(count: int, angles: list[int]) -> None:
+    encoding = Simple({"name": "laplace", "num_features": 6 * count}, 2, "directions", directions=count).double()
+    coords, expected = points(2), []
+    for angle in angles:
+        w = torch.tensor([math.cos(math.radians(angle)), math.sin(math.radians(angle))], dtype=torch.float64)
+        ends = torch.cartesian_prod(*[torch.tensor([0.0, 1.0], dtype=torch.float64)] * 2) @ w
+        expected.append((coords @ w - ends.min()) / (ends.max() - ends.min()))
+    torch.testing.assert_close(encoding(coords), side_by_side(Laplace(6), *expected), rtol=1e-5, atol=1e-6)
+    assert Simple("gau", 2, "directions", directions=3).num_features == 510
 
 
 @pytest.mark.parametrize(
@@ -105,12 +118,15 @@ def test_a_width_that_does_not_divide(encoder: str, num_axes: int, total: int, a
         ("gau", 2, "axis", "unknown layout 'axis'"),
         (["gau", "tri", "linf"], 2, "auto", "3 encoders were given for 2 directions; give one, or one per direction"),
         ([], 2, "auto", "an empty list of encoders"),
+        ("directional", 2, "auto", "'directional' is a layout now: .*--model.layout directions --model.directions 8"),
         ({"name": "rff", "num_axes": 3}, 2, "auto", "needs encoders with num_axes=2, 'rff' has num_axes=3"),
     ],
 )
 def test_layouts_that_do_not_exist(encoder: Any, num_axes: int, layout: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         Simple(encoder, num_axes, layout)
+    with pytest.raises(InputError, match="layout 'axes' has no number of directions, got 8"):
+        Simple("linf", 2, directions=8)
 
 
 # -- grids and scaling ------------------------------------------------------------------------------------------------
