@@ -11,10 +11,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from pe_lightning.encoders import Grouped, GroupedWaves
-from pe_lightning.encoders.arguments import CountLike, PositiveInt, Samples, SeedLike, seeded
+from pe_lightning.encoders.arguments import CountLike, PositiveInt, Samples, SeedLike, sample_value, seeded
 from pe_lightning.encoders.coordinates import points
-from pe_lightning.encoders.lookups import Lookup, SparseLookup
-from pe_lightning.encoders.resolution import sample_value
+from pe_lightning.encoders.lookups import Lookup, SparseLookup, TableEncoder
 from pe_lightning.encoders.shifted import cell
 from pe_lightning.encoders.tables import corners
 from pe_lightning.errors import InputError
@@ -163,7 +162,7 @@ class PositionMLP(Grouped):
         return coords
 
 
-class Embedding(Grouped):
+class Embedding(Grouped, TableEncoder):
     """A trained vector per position :math:`i/P`, as Transformers have them; between positions interpolated.
 
     With ``flat`` one vector per position of all axes together (Embed-1D of the paper), else one per position of each axis,

@@ -95,9 +95,12 @@ REGISTERED: dict[str, dict[str, Any]] = {
     "lines": {"name": "lines", "rank": 6, "cells": 5},
     "planes": {"name": "planes", "rank": 6, "cells": 5, "plane_cells": 3},
     **{
-        f"{name}{'-each' if each else ''}": {"name": name, "num_features": 8, "trainable": True, "per_feature": each}
+        name: {"name": name, "num_features": 8, "trainable": True}
         for name in ("gau", "tri", "laplace", "linf", "logf", "rff")
-        for each in (False, True)
+    },
+    **{
+        f"{name}-each": {"name": name, "num_features": 8, "trainable": True, "per_feature": True}
+        for name in ("linf", "logf", "rff")
     },
 }
 """Every registered encoder that has parameters, by a short name of the case."""

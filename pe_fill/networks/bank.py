@@ -11,7 +11,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from pe_lightning.encoders import EncoderLike, resolve
+from pe_lightning.encoders import Encoder, EncoderLike, Laplace, resolve
 from pe_lightning.encodings import EncoderList, Encoding
 from pe_lightning.errors import InputError
 
@@ -89,7 +89,19 @@ class AnisotropicKernels(Encoding):
         encoder = self.encoders[0]
         if not self.has_given_width:
             encoder, domain = encoder.copy(num_features=REFERENCE_FEATURES), REFERENCE_FEATURES * spacing
-        return partial(encoder.correlation, unit=domain)
+        return partial(correlation, encoder, unit=domain)
+
+
+def correlation(encoder: Encoder, squared: Tensor, unit: float = 1.0) -> Tensor:
+    r""":math:`D(\Delta) / D(0)` from squared lengths of any shape, in a unit that the [0, 1] domain has so many of."""
+    learns = torch.is_grad_enabled() and (squared.requires_grad or any(True for _ in encoder.parameters()))
+    if isinstance(encoder, Laplace) and not learns:
+        u = (squared * (encoder.scale * unit) ** -2).clamp_min_(0).sqrt_()  # in few passes
+        falling = torch.neg(u).exp_()
+        return u.add_(1).mul_(falling)
+    # the derivative of the root is infinite at zero; rounding makes some squares negative
+    length = (squared.clamp_min(0) + 1e-12).sqrt() / unit
+    return encoder.distance(length) / encoder.distance(length.new_zeros(1)).detach()
 
 
 def _directions(num_axes: int, angles: int) -> Tensor:

@@ -25,6 +25,7 @@ from torch import Tensor, nn
 from pe_fill.networks.cells import LEFT, MAX_PATCHES, MAX_PATCHES_GPU, TRANSPOSED, UP, moments, orientations, turns
 from pe_lightning.encoders import EncoderLike, resolve
 from pe_lightning.encoders.kernels import KERNELS
+from pe_lightning.encoders.shifted import Shifted
 from pe_lightning.encodings import EncoderList, Encoding
 from pe_lightning.errors import InputError
 from pe_lightning.networks import MLP
@@ -129,7 +130,7 @@ class LocalPrior(Encoding):
         """Features of places along an axis: ``(*batch,)`` in [-1/2, 3/2] -> ``(*batch, K)``."""
         encoder = self.encoders[0]
         x = (place + 0.5) / 2
-        if encoder.resolution is not None:  # the shifts are at i / K: the middle one at the middle of the cell
+        if isinstance(encoder, Shifted):  # the shifts are at i / K: the middle one at the middle of the cell
             x = x * ((encoder.resolution - 1) / encoder.resolution)
         features: Tensor = encoder(x)
         return features

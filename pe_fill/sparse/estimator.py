@@ -15,6 +15,7 @@ from pe_fill.sparse.lifting import LiftingName, lifting
 from pe_fill.sparse.network import Coefficients, SparseWeight, ValueType, axis_norms, check_keep
 from pe_lightning.encoders import Encoder, EncoderLike
 from pe_lightning.encoders.resolution import shrunk
+from pe_lightning.encoders.shifted import Shifted
 from pe_lightning.errors import InputError
 from pe_lightning.estimators import FitReport, LinearRidge
 from pe_lightning.estimators.linear import LinearField
@@ -67,7 +68,7 @@ class SparseOptions:
     def check(self, encoders: Sequence[Encoder], dataset: Signals) -> None:
         """Refuses encoders and samples that no sparse layer can have."""
         for encoder in encoders:
-            if encoder.resolution is None:
+            if not isinstance(encoder, Shifted):
                 raise InputError(
                     f"num_coefficients needs a shifted encoder with one feature per shift, whose neighbouring weights are "
                     f"neighbours on the axis; {encoder.name} is none. Name one: --encoder keys, tri, bspline, gau, laplace"

@@ -16,6 +16,7 @@ from pe_fill.sparse.lifting import LiftingName
 from pe_fill.sparse.network import Coefficients, axis_norms
 from pe_lightning import encoders as known
 from pe_lightning.encoders import Encoder, samples_per_unit, sized
+from pe_lightning.encoders.shifted import Shifted
 from pe_lightning.errors import InputError, console
 from pe_lightning.evaluation.scores import psnr
 from pe_lightning.solvers import LowRankWarning, solve_grid
@@ -67,7 +68,7 @@ def suggest_sparse(data: SignalDataModule, names: Sequence[str], tree: dict[str,
     shifted = {
         name: encoder
         for name, encoder in encoders.items()
-        if encoder.resolution is not None and not any(True for _ in encoder.parameters())
+        if isinstance(encoder, Shifted) and not any(True for _ in encoder.parameters())
     }
     if not shifted:
         raise InputError(f"every sample is trained on, and {', '.join(names)} are no shifted encoders: try keys, tri, gau")

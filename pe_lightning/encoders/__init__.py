@@ -16,21 +16,20 @@ The last two have parameters, which are trained with the network; ``gau``, ``tri
 
 from fnmatch import fnmatchcase
 
-from pe_lightning.encoders.arguments import Samples, Width
+from pe_lightning.encoders.arguments import Samples, Width, sample_value, set_width
 from pe_lightning.encoders.base import Encoder, EncoderLike, registry
-from pe_lightning.encoders.cells import CellMeans, cell_means
+from pe_lightning.encoders.cells import cell_means
 from pe_lightning.encoders.configured import ConfiguredEncoders, per_axis
 from pe_lightning.encoders.control import Identity, Noise, Sine, Square
 from pe_lightning.encoders.fourier import Basic, LinearFourier, LogFourier, RandomFourier
 from pe_lightning.encoders.learned_fourier import Grouped, GroupedWaves, LearnableFourier
 from pe_lightning.encoders.local import bandwidth, interpolates, is_local, local_features
+from pe_lightning.encoders.lookups import TableEncoder
 from pe_lightning.encoders.resolution import (
     automatic,
     automatic_width,
     for_data,
-    sample_value,
     samples_per_unit,
-    set_width,
     sized,
     widened,
     with_seed,
@@ -41,7 +40,6 @@ from pe_lightning.encoders.tables import Grids, HashGrid, Lines, Planes
 __all__ = [
     "BSpline",
     "Basic",
-    "CellMeans",
     "ConfiguredEncoders",
     "Encoder",
     "EncoderLike",
@@ -65,6 +63,7 @@ __all__ = [
     "Samples",
     "Sine",
     "Square",
+    "TableEncoder",
     "Triangle",
     "Width",
     "automatic",

@@ -13,7 +13,7 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from pe_lightning.errors import InputError
 from pe_lightning.registry import Registry
@@ -119,8 +119,10 @@ class EncoderRegistry(Registry[T]):
 
     def arguments(self, cls: Any, given: Mapping[str, Any]) -> dict[str, Any]:
         """As in the base class; ``width: auto`` is ignored by encoders without a width."""
-        arguments = dict(given)
-        if "width" in arguments and "width" not in self.parameters(cls):
+        arguments, takes = dict(given), self.parameters(cls)
+        if not arguments.get("per_feature", True) and "per_feature" not in takes:
+            del arguments["per_feature"]  # false in files of version 0.3
+        if "width" in arguments and "width" not in takes:
             value = arguments.pop("width")
             if cls.width is not None:
                 arguments.setdefault(cls.width.argument, value)
@@ -168,6 +170,50 @@ def seeded(seed: SeedLike) -> torch.Generator:
 def count_value(owner: str, value: Any) -> int:
     """The number of features; for ``"auto"`` the number until samples are known."""
     return DEFAULT_NUM_FEATURES if value == "auto" else validation.integer(f"{owner}: num_features", value, 1)
+
+
+class PositiveParameter:
+    """The attribute of a width: its number, or the exponential of the parameter ``log_<name>`` where it is trained."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, encoder: Any, owner: type) -> float | Tensor:
+        logarithm: Tensor | None = getattr(encoder, f"log_{self.name}", None)
+        if logarithm is None and self.name not in vars(encoder):
+            raise AttributeError(f"{type(encoder).__name__} has no {self.name}")
+        width: float | Tensor = vars(encoder)[self.name] if logarithm is None else logarithm.exp()
+        return width
+
+    def __set__(self, encoder: Any, value: float) -> None:
+        vars(encoder)[self.name] = value
+
+
+def set_width(encoder: Any, value: WidthLike, per_unit: float, trainable: bool = False, per_feature: bool = False) -> None:
+    """Sets the argument of :attr:`Encoder.width`: to the value, or by its rule for ``None`` and ``"auto"``.
+
+    Args:
+        encoder: The encoder, in its constructor.
+        value: The given value.
+        per_unit: Features per unit length, for the rule.
+        trainable: Whether the width is trained.
+        per_feature: Whether each frequency is trained too, which needs ``trainable``.
+    """
+    if per_feature and not trainable:
+        raise InputError(f"{type(encoder).__name__}: per_feature: true needs trainable: true")
+    name, start = encoder.width.argument, encoder.width.rule(per_unit) if value is None or value == "auto" else value
+    if trainable:
+        logarithm = torch.tensor(math.log(start), dtype=torch.float32, device="cpu")
+        encoder.register_parameter(f"log_{name}", nn.Parameter(logarithm))
+    else:
+        setattr(encoder, name, start)
+
+
+def sample_value(encoder: Any, name: str, value: Any) -> Any:
+    """The value of an argument of :attr:`Encoder.from_samples`; for ``"auto"`` the value until samples are known."""
+    if not (isinstance(value, str) and value == "auto"):
+        return value
+    return encoder.from_samples[name](Samples((DEFAULT_NUM_FEATURES,) * encoder.num_axes))
 
 
 def checked(name: str, value: Any, hint: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, TypeAlias
 
 import torch
@@ -13,7 +13,6 @@ from typing_extensions import Self
 
 from pe_lightning.encoders.arguments import CountLike, EncoderRegistry, RecordedArguments, Samples, Width, count_value, plain
 from pe_lightning.encoders.coordinates import boxes, quadrature
-from pe_lightning.encoders.lookups import Lookup, SparseLookup
 from pe_lightning.errors import InputError
 from pe_lightning.signals.process import run_seed
 
@@ -68,10 +67,8 @@ class Encoder(nn.Module, metaclass=RecordedArguments):
     """Whether features are drawn at random: fewer of them are then another draw."""
     cell_nodes: ClassVar[int] = 8
     """Nodes per axis of the quadrature of :meth:`cell`."""
-    resolution: float | None = None
-    """Features per unit length, if each is the previous one shifted by ``1 / resolution``; else ``None``."""
-    per_feature: bool = False
-    """Whether each feature trains a width of its own."""
+    cell_size: float | None = None
+    """Length of the cells over which features are averaged; ``None``: features at points."""
     _is_checked: bool = False
     """Whether shape and dtype of the features have been checked."""
     arguments: dict[str, Any]
@@ -87,7 +84,8 @@ class Encoder(nn.Module, metaclass=RecordedArguments):
         """Features at coordinates ``x``, differentiable with respect to the encoder's parameters."""
 
     def __call__(self, x: Tensor) -> Tensor:
-        features: Tensor = super().__call__(x.add(x.detach(), alpha=0))  # 0 times a number that is not finite is NaN
+        x = x.add(x.detach(), alpha=0)  # 0 times a number that is not finite is NaN
+        features: Tensor = super().__call__(x) if self.cell_size is None else self.cell(x, self.cell_size)
         if not self._is_checked:
             self._check(features, x)
         return features
@@ -105,22 +103,6 @@ class Encoder(nn.Module, metaclass=RecordedArguments):
             )
         self._is_checked = True
 
-    def lookup(self, x: Tensor) -> Sequence[Lookup]:
-        """Rows of a trained table that the features at coordinates follow from; none if they follow from the coordinates.
-
-        They depend on coordinates alone: a fit computes them once where it has the same samples in every step.
-        """
-        return ()
-
-    def from_lookup(self, lookups: Sequence[Lookup | SparseLookup]) -> Tensor:
-        """The features ``(*batch, num_features)`` from what :meth:`lookup` returned; defined where it returns any."""
-        raise NotImplementedError(f"{type(self).__name__} has no table")
-
-    def register_constants(self, **constants: Tensor) -> None:
-        """Registers integers that follow from the arguments as buffers, which all signals share and no checkpoint holds."""
-        for name, tensor in constants.items():
-            self.register_buffer(name, tensor, persistent=False)
-
     def cell(self, x: Tensor, size: Tensor | float) -> Tensor:
         """Features averaged over cells with centres ``x`` and lengths ``size`` > 0, which are broadcast; by quadrature."""
         coords, sizes = boxes(self, x, size)
@@ -133,14 +115,6 @@ class Encoder(nn.Module, metaclass=RecordedArguments):
     def support(self) -> float | None:
         """Distance on the [0, 1] domain beyond which a feature is negligible; ``None`` if there is none."""
         return None
-
-    def position(self, x: Tensor) -> Tensor:
-        """Index of the feature that is largest at coordinates; defined where there is a :attr:`resolution`."""
-        raise NotImplementedError(f"{type(self).__name__} is not shifted")
-
-    def leading(self, count: int) -> Encoder:
-        """An encoder of the first ``count`` features; defined where there is a :attr:`resolution`."""
-        raise NotImplementedError(f"{type(self).__name__} is not shifted")
 
     def periodic(self) -> Encoder:
         """This encoder with features of period 1; an :class:`InputError` if it has none."""
@@ -157,20 +131,9 @@ class Encoder(nn.Module, metaclass=RecordedArguments):
         r"""The similarity :math:`D(\Delta) = \int \psi(t, x)\,\psi(t, x + \Delta)\,dt`, ``(*batch,)`` -> ``(*batch,)``."""
         raise NotImplementedError(f"{type(self).__name__} has no closed form of D(delta)")
 
-    def correlation(self, squared: Tensor, unit: float = 1.0) -> Tensor:
-        r""":math:`D(\Delta) / D(0)` from squared lengths of any shape, in a unit that the [0, 1] domain has so many of."""
-        # the derivative of the root is infinite at zero; rounding makes some squares negative
-        length = (squared.clamp_min(0) + 1e-12).sqrt() / unit
-        return self.distance(length) / self.distance(length.new_zeros(1)).detach()
-
     def stable_rank(self, num_samples: int) -> float:
         r"""The predicted stable rank :math:`\|\Psi\|_F^2 / \|\Psi\|_2^2` of the features of ``num_samples`` points."""
         raise NotImplementedError(f"{type(self).__name__} has no closed form of the stable rank")
-
-    def default_width(self, per_unit: float) -> float:
-        """The width where none is given, for so many features per unit length."""
-        assert self.width is not None
-        return self.width.rule(per_unit)
 
     @property
     def name(self) -> str:
@@ -218,6 +181,7 @@ class Encoder(nn.Module, metaclass=RecordedArguments):
                 tensor.requires_grad_(state[key].requires_grad)
             elif usual is not None:  # a new tensor goes where the others are
                 tensor.data = tensor.data.to(usual.device, usual.dtype if tensor.is_floating_point() else None)
+        encoder.cell_size = self.cell_size
         return encoder.train(self.training)
 
     def extra_repr(self) -> str:

@@ -9,10 +9,18 @@ from typing import Annotated, Literal, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from pe_lightning.encoders.arguments import CountLike, PositiveInt, SeedLike, Width, WidthLike, seeded
+from pe_lightning.encoders.arguments import (
+    CountLike,
+    PositiveInt,
+    PositiveParameter,
+    SeedLike,
+    Width,
+    WidthLike,
+    seeded,
+    set_width,
+)
 from pe_lightning.encoders.base import Encoder, registry
 from pe_lightning.encoders.coordinates import boxes, points
-from pe_lightning.encoders.resolution import PositiveParameter, set_width
 from pe_lightning.errors import InputError
 
 
@@ -73,6 +81,7 @@ class _Octaves(Fourier):
     ) -> None:
         super().__init__(num_features)
         set_width(self, sigma, self.num_features, trainable, per_feature)
+        self.per_feature = per_feature
         if per_feature:
             self.log_factors = nn.Parameter(torch.zeros(self.num_features // 2, dtype=torch.float32, device="cpu"))
 
@@ -199,6 +208,7 @@ class RandomFourier(Fourier):
     ) -> None:
         super().__init__(num_features, num_axes)
         set_width(self, sigma, self.num_features, trainable, per_feature)
+        self.per_feature = per_feature
         self.trainable = trainable
         generator = seeded(seed)
         # float32 whatever the default dtype, so that every draw is the same

@@ -19,12 +19,12 @@ from pe_lightning.encoders.arguments import (
     PositiveFloat,
     PositiveInt,
     SeedLike,
+    sample_value,
     seeded,
 )
 from pe_lightning.encoders.base import Encoder, registry
 from pe_lightning.encoders.coordinates import boxes, points
 from pe_lightning.encoders.fourier import waves
-from pe_lightning.encoders.resolution import sample_value
 from pe_lightning.errors import InputError
 from pe_lightning.linalg import without_autocast
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from pe_lightning.encoders.base import Encoder
+from pe_lightning.encoders.shifted import Shifted
 from pe_lightning.linalg.operators import TOLERANCE
 from pe_lightning.linalg.row_banded import RowBanded
 
@@ -21,15 +22,15 @@ MAX_SHARE = 0.5
 
 def bandwidth(encoder: Encoder) -> int:
     """Largest distance of two features that overlap, in shifts."""
+    assert isinstance(encoder, Shifted)
     assert encoder.support is not None
-    assert encoder.resolution is not None
     return math.floor(2 * encoder.support * encoder.resolution + 1e-6)
 
 
 def is_local(encoder: Encoder) -> bool:
     """Whether features are shifted copies of one function, and few of them overlap with a sample."""
     trained = any(True for _ in encoder.parameters())
-    if trained or encoder.num_features < MIN_FEATURES or encoder.resolution is None or encoder.support is None:
+    if trained or encoder.num_features < MIN_FEATURES or not isinstance(encoder, Shifted) or encoder.support is None:
         return False
     return 36 + bandwidth(encoder) <= MAX_SHARE * encoder.num_features
 
@@ -43,7 +44,7 @@ def local_features(encoder: Encoder, x: Tensor, dtype: torch.dtype = torch.float
         dtype: Dtype of the result.
         scale: Factor of the features.
     """
-    assert encoder.resolution is not None
+    assert isinstance(encoder, Shifted)
     reach, count = -(-bandwidth(encoder) // 2) + 1, encoder.num_features
     width = 2 * reach + 2
     with torch.no_grad():

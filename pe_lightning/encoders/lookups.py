@@ -1,10 +1,10 @@
 """Weighted sums of rows of a trained table: gathered, or as products with sparse matrices that are made once.
 
-An encoder of one's own is trained as fast as ``hash`` if it says by ``lookup`` which rows its features follow from:
+An encoder of one's own is trained as fast as ``hash`` if it is a :class:`TableEncoder`:
 
 >>> import torch
->>> from pe_lightning.encoders import Encoder
->>> class Nearest(Encoder):
+>>> from pe_lightning.encoders import TableEncoder
+>>> class Nearest(TableEncoder):
 ...     def __init__(self, num_features: int = 4, num_rows: int = 8) -> None:
 ...         super().__init__(num_features)
 ...         self.table = torch.nn.Parameter(torch.zeros(num_rows, num_features))
@@ -13,8 +13,6 @@ An encoder of one's own is trained as fast as ``hash`` if it says by ``lookup`` 
 ...         return [Lookup(rows, torch.ones_like(rows, dtype=x.dtype), (len(self.table),))]
 ...     def from_lookup(self, lookups) -> torch.Tensor:
 ...         return lookups[0].of(self.table).squeeze(-2)
-...     def forward(self, x: torch.Tensor) -> torch.Tensor:
-...         return self.from_lookup(self.lookup(x))
 >>> Nearest()(torch.rand(5)).shape
 torch.Size([5, 4])
 """
@@ -22,12 +20,14 @@ torch.Size([5, 4])
 from __future__ import annotations
 
 import warnings
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from pe_lightning.encoders.base import Encoder
 from pe_lightning.linalg import without_autocast
 
 MAX_VALUES_AT_ONCE = 1 << 20
@@ -140,6 +140,29 @@ class SparseLookup(NamedTuple):
     def each(self, table: Tensor) -> Sequence[Tensor]:
         """As :meth:`Lookup.each`."""
         return self.of(table).unbind(-2)
+
+
+class TableEncoder(Encoder):
+    """Base of encoders whose features follow from rows of a trained table.
+
+    The rows depend on coordinates alone: a fit looks them up once where it has the same samples in every step.
+    """
+
+    @abstractmethod
+    def lookup(self, x: Tensor) -> Sequence[Lookup]:
+        """Rows of the table that the features at coordinates follow from."""
+
+    @abstractmethod
+    def from_lookup(self, lookups: Sequence[Lookup | SparseLookup]) -> Tensor:
+        """The features ``(*batch, num_features)`` from what :meth:`lookup` returned."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.from_lookup(self.lookup(x)).to(x.dtype)
+
+    def register_constants(self, **constants: Tensor) -> None:
+        """Registers integers that follow from the arguments as buffers, which all signals share and no checkpoint holds."""
+        for name, tensor in constants.items():
+            self.register_buffer(name, tensor, persistent=False)
 
 
 @torch.no_grad()

@@ -9,13 +9,13 @@ from fractions import Fraction
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from pe_lightning.encoders.arguments import DEFAULT_NUM_FEATURES, Samples, WidthLike
+from pe_lightning.encoders.arguments import Samples
 from pe_lightning.encoders.base import Encoder, EncoderLike, registry
 from pe_lightning.encoders.cells import resized
 from pe_lightning.encoders.configured import changed
-from pe_lightning.errors import InputError
+from pe_lightning.encoders.shifted import Shifted
 
 MAX_WEIGHTS = 1 << 26
 """Most weights of a signal with ``num_features: auto``: 1 GB with gradients and moments of Adam."""
@@ -23,52 +23,9 @@ MAX_DENSE_FEATURES = 4096
 """Most features per axis with ``num_features: auto`` without compact support: their matrix is dense."""
 
 
-class PositiveParameter:
-    """The attribute of a width: its number, or the exponential of the parameter ``log_<name>`` where it is trained."""
-
-    def __set_name__(self, owner: type[Encoder], name: str) -> None:
-        self.name = name
-
-    def __get__(self, encoder: Encoder, owner: type) -> float | Tensor:
-        logarithm: Tensor | None = getattr(encoder, f"log_{self.name}", None)
-        if logarithm is None and self.name not in vars(encoder):
-            raise AttributeError(f"{type(encoder).__name__} has no {self.name}")
-        width: float | Tensor = vars(encoder)[self.name] if logarithm is None else logarithm.exp()
-        return width
-
-    def __set__(self, encoder: Encoder, value: float) -> None:
-        vars(encoder)[self.name] = value
-
-
-def set_width(
-    encoder: Encoder, value: WidthLike, per_unit: float, trainable: bool = False, per_feature: bool = False
-) -> None:
-    """Sets the argument of :attr:`Encoder.width`: to the value, or by its rule for ``None`` and ``"auto"``.
-
-    Args:
-        encoder: The encoder, in its constructor.
-        value: The given value.
-        per_unit: Features per unit length, for the rule.
-        trainable: Whether the width is trained.
-        per_feature: Whether each feature has its own; a Fourier encoder has one width, and factors of the frequencies.
-    """
-    assert encoder.width is not None
-    encoder.per_feature = per_feature
-    if per_feature and not trainable:
-        raise InputError(f"{type(encoder).__name__}: per_feature: true needs trainable: true")
-    name = encoder.width.argument
-    start = encoder.default_width(per_unit) if value is None or value == "auto" else value
-    if trainable:
-        shape = (encoder.num_features,) if per_feature and encoder.resolution else ()
-        logarithm = torch.full(shape, math.log(start), dtype=torch.float32, device="cpu")
-        encoder.register_parameter(f"log_{name}", nn.Parameter(logarithm))
-    else:
-        setattr(encoder, name, start)
-
-
 def features_per_unit(encoder: Encoder) -> float:
     """Features per unit length of the axis, without those beyond its ends."""
-    return encoder.resolution or float(encoder.resolved().get("num_features", encoder.num_features))
+    return encoder.resolution if isinstance(encoder, Shifted) else float(encoder.num_features)
 
 
 def widened(encoder: Encoder, samples: float, factor: float) -> Encoder:
@@ -76,15 +33,17 @@ def widened(encoder: Encoder, samples: float, factor: float) -> Encoder:
 
     The default follows the features, or the samples where they are fewer: narrower features would leave points without any.
     """
-    if encoder.width is None:
+    width = encoder.width
+    if width is None:
         return encoder
-    default = encoder.default_width(min(features_per_unit(encoder), samples))
-    return encoder.copy(**{encoder.width.argument: encoder.width.scaled(default, factor)})
+    default = width.rule(min(features_per_unit(encoder), samples))
+    return encoder.copy(**{width.argument: width.scaled(default, factor)})
 
 
 def has_default_width(encoder: Encoder) -> bool:
     """Whether the encoder has a width and none is given."""
-    return encoder.width is not None and encoder.arguments[encoder.width.argument] is None
+    width = encoder.width
+    return width is not None and encoder.arguments[width.argument] is None
 
 
 def automatic(encoder: Encoder) -> str | None:
@@ -113,13 +72,6 @@ def with_seed(encoder: EncoderLike, seed: int) -> Encoder:
     return registry.create(name, **arguments)
 
 
-def sample_value(encoder: Encoder, name: str, value: Any) -> Any:
-    """The value of an argument of :attr:`Encoder.from_samples`; for ``"auto"`` the value until samples are known."""
-    if not (isinstance(value, str) and value == "auto"):
-        return value
-    return encoder.from_samples[name](Samples((DEFAULT_NUM_FEATURES,) * encoder.num_axes))
-
-
 def for_data(encoder: Encoder, samples: Samples) -> Encoder:
     """The encoder with every argument resolved that was left to the data.
 
@@ -130,7 +82,7 @@ def for_data(encoder: Encoder, samples: Samples) -> Encoder:
     - The width, if none was given: by :attr:`Width.below_mlp` below a perceptron and for tokens; else by the rule, for the
       samples where they are fewer than the features. Widths given as ``auto`` are left to a solver.
     """
-    num_axes, linear = len(samples.per_unit), samples.use == "linear"
+    num_axes, linear, width = len(samples.per_unit), samples.use == "linear", encoder.width
     if encoder.num_axes not in (1, num_axes):
         return encoder  # for the encoding to refuse
     rules = encoder.from_samples.items()
@@ -138,8 +90,8 @@ def for_data(encoder: Encoder, samples: Samples) -> Encoder:
         encoder = encoder.copy(num_axes=num_axes, **changes)
     if linear and encoder.is_open:
         encoder = encoder.copy(**_one_feature_per(encoder, samples.spacing or 1 / samples.mean, samples.mean))
-    elif not linear and encoder.width is not None and encoder.width.below_mlp is not None and has_default_width(encoder):
-        encoder = encoder.copy(width=encoder.width.below_mlp(samples.mean))
+    elif not linear and width is not None and width.below_mlp is not None and has_default_width(encoder):
+        encoder = encoder.copy(width=width.below_mlp(samples.mean))
     follows_samples = linear or (samples.use == "tokens" and num_axes == 1)
     if follows_samples and has_default_width(encoder) and samples.mean < features_per_unit(encoder) - 1e-6:
         encoder = widened(encoder, samples.mean, 1.0)
@@ -147,9 +99,10 @@ def for_data(encoder: Encoder, samples: Samples) -> Encoder:
 
 
 def _one_feature_per(encoder: Encoder, spacing: float, samples: float) -> dict[str, Any]:
+    multiple = encoder.multiple
     if encoder.width is None and encoder.support is not None:
         spacing = max(spacing, 1 / samples)  # narrower features would leave some points without any
-    count = encoder.multiple * math.ceil(1 / (encoder.multiple * spacing) - 1e-6)
+    count = multiple * math.ceil(1 / (multiple * spacing) - 1e-6)
     changes: dict[str, Any] = {"num_features": count}
     padding = encoder.arguments.get("padding")
     if "spacing" in encoder.arguments and padding != "wrap" and abs(count * spacing - 1) > 1e-9:
@@ -241,12 +194,12 @@ def shrunk(encoder: Encoder, ratio: float) -> Callable[[Tensor], Tensor]:
 
 def shrunk_arguments(encoder: Encoder, ratio: float) -> dict[str, Any]:
     """The arguments that :func:`shrunk` changes."""
-    width = encoder.width
+    width, multiple = encoder.width, encoder.multiple
     arguments, changes = encoder.resolved(), dict[str, Any]()
     if width is not None:
         changes[width.argument] = width.scaled(arguments[width.argument], ratio)
     if "num_features" in arguments:
-        changes["num_features"] = encoder.multiple * math.ceil(arguments["num_features"] / (encoder.multiple * ratio) - 1e-6)
+        changes["num_features"] = multiple * math.ceil(arguments["num_features"] / (multiple * ratio) - 1e-6)
     if "spacing" in arguments:
         changes["spacing"] = min(arguments["spacing"] * ratio, 1.0)
     return changes
@@ -254,7 +207,6 @@ def shrunk_arguments(encoder: Encoder, ratio: float) -> dict[str, Any]:
 
 def squeezed(encoder: Encoder, ratio: float) -> Encoder:
     """The encoder for coordinates up to ``1 / ratio``: of shifted features of one width only the first ones."""
-    if encoder.resolution is None or encoder.per_feature or ratio == 1:
+    if not isinstance(encoder, Shifted) or ratio == 1:
         return encoder
-    shifts = int(encoder.resolved().get("num_features", encoder.num_features))
-    return encoder.leading(math.ceil(shifts / ratio - 1e-6) + encoder.num_features - shifts)
+    return encoder.leading(math.ceil(encoder.num_shifts / ratio - 1e-6) + 2 * encoder.outside)

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
 import math
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 import torch
 from torch import Tensor
 
-from pe_lightning.encoders.arguments import CountLike, NonNegativeInt, Width, WidthLike, count_value, plain
+from pe_lightning.encoders.arguments import (
+    CountLike,
+    NonNegativeInt,
+    PositiveParameter,
+    Width,
+    WidthLike,
+    count_value,
+    set_width,
+)
 from pe_lightning.encoders.base import Encoder, registry
 from pe_lightning.encoders.coordinates import exact_dtype
 from pe_lightning.encoders.kernels import KERNELS, Kernel
-from pe_lightning.encoders.resolution import PositiveParameter, set_width
 from pe_lightning.errors import InputError
 
 PaddingLike: TypeAlias = NonNegativeInt | Literal["edge", "wrap", "auto"]
@@ -38,7 +45,6 @@ class Shifted(Encoder):
             need another spacing if their number is not 1 over their distance: 171 samples of 512 with stride 3 are 3/512
             apart.
         trainable: Whether the width is trained; it stays positive, and the given value is the initial one.
-        per_feature: Whether each feature trains a width of its own; needs ``trainable``.
     """
 
     directional = True
@@ -50,23 +56,16 @@ class Shifted(Encoder):
         self.padding: PaddingLike = 0 if padding == "auto" else padding
         super().__init__(self.num_shifts + 2 * self.outside)
         self.spacing = 1 / self.num_shifts if spacing is None else spacing
-        # not 1 / (1 / K), which is not always K
+        # features per unit length; not 1 / (1 / K), which is not always K
         self.resolution: float = float(self.num_shifts) if spacing is None else 1 / self.spacing
         if padding == "wrap" and abs(self.spacing * self.num_shifts - 1) > 1e-9:
             raise InputError(f"{type(self).__name__}: padding: wrap needs a spacing of 1/{self.num_shifts}; leave it out")
 
     @property
     def unit(self) -> float | Tensor:
-        """The width of the kernel, one number or one per feature."""
+        """The width of the kernel."""
         unit: float | Tensor = self.spacing if self.width is None else getattr(self, self.width.argument)
         return unit
-
-    @property
-    def common_unit(self) -> float | Tensor:
-        """The width, if all features share it."""
-        if self.per_feature:
-            raise NotImplementedError(f"{type(self).__name__} has no closed form with a width per feature")
-        return self.unit
 
     def indices(self, x: Tensor) -> Tensor:
         """Indices ``i`` of the shifts, from ``-padding`` to ``K - 1 + padding``, as floats ``(num_features,)``."""
@@ -110,12 +109,14 @@ class Shifted(Encoder):
         return integral + (x - inside)[..., None] * self.forward(inside) if self.padding == "edge" else integral
 
     def position(self, x: Tensor) -> Tensor:
+        """Index of the feature that is largest at coordinates."""
         return self.placed(x) * self.resolution + self.outside
 
     def periodic(self) -> Shifted:
         return self.copy(padding="wrap", spacing=None)
 
     def leading(self, count: int) -> Shifted:
+        """An encoder of the first ``count`` features."""
         encoder = copy.copy(self)
         encoder.num_features, encoder.num_shifts = count, count - 2 * self.outside
         return encoder
@@ -125,20 +126,17 @@ class Shifted(Encoder):
         if self.kernel.reach is None or self.padding == "wrap":
             return None
         width = torch.as_tensor(self.unit, dtype=torch.float64).max().item()
-        return self.kernel.reach * width + (self.spacing if self.padding == "edge" else 0.0)
+        return self.kernel.reach * width + (self.spacing if self.padding == "edge" else 0.0) + (self.cell_size or 0.0) / 2
 
     def resolved(self) -> dict[str, Any]:
-        """As in the base class; ``num_features`` without the padding, and the geometric mean of widths per feature."""
-        arguments = {**super().resolved(), "num_features": self.num_shifts}
-        if self.per_feature and self.width is not None:
-            arguments[self.width.argument] = plain(torch.as_tensor(self.unit).log().mean(-1).exp())
-        return arguments
+        """As in the base class; ``num_features`` without the padding."""
+        return {**super().resolved(), "num_features": self.num_shifts}
 
     def distance(self, delta: Tensor) -> Tensor:
         r""":math:`D(\Delta) = w \int \kappa(v)\,\kappa(v + \Delta/w)\,dv`."""
         if self.kernel.similarity is None:
             return super().distance(delta)
-        return self.common_unit * self.kernel.similarity(delta / self.common_unit)
+        return self.unit * self.kernel.similarity(delta / self.unit)
 
     def stable_rank(self, num_samples: int) -> float:
         r""":math:`\int\kappa^2 / (w (\int\kappa)^2)`, to 3 % with enough features and samples, at most ``N`` and ``K``."""
@@ -146,7 +144,7 @@ class Shifted(Encoder):
             return super().stable_rank(num_samples)
         mass = 2 * self.kernel.integral(torch.tensor(math.inf, dtype=torch.float64))
         squared = self.kernel.similarity(torch.zeros((), dtype=torch.float64))
-        return self._bounded(squared / (mass**2 * self.common_unit), num_samples)
+        return self._bounded(squared / (mass**2 * self.unit), num_samples)
 
     def _bounded(self, rank: float | Tensor, num_samples: int) -> float:
         return max(1.0, min(torch.as_tensor(rank, dtype=torch.float64).item(), num_samples, self.num_shifts))
@@ -171,9 +169,9 @@ class Gaussian(Shifted):
     """
 
     formula = "exp(-(x - t_i)² / 2σ²), t_i = i/K"
-    kernel = KERNELS["gau"]
     width = Width("sigma", "length", lambda k: 0.64 / k, "0.64/K")
     fallback_ridge = 0.1
+    kernel = KERNELS["gau"]
     sigma = PositiveParameter()
 
     def __init__(
@@ -183,10 +181,9 @@ class Gaussian(Shifted):
         padding: PaddingLike = "auto",
         spacing: Spacing = None,
         trainable: bool = False,
-        per_feature: bool = False,
     ) -> None:
         super().__init__(num_features, padding, spacing)
-        set_width(self, sigma, self.resolution, trainable, per_feature)
+        set_width(self, sigma, self.resolution, trainable)
 
 
 @registry.register("tri")
@@ -208,9 +205,8 @@ class Triangle(Shifted):
     """
 
     formula = "max(1 - |x - t_i|/d, 0), t_i = i/K"
-    kernel = KERNELS["tri"]
     width = Width("half_width", "length", lambda k: 1 / k, "1/K")
-    fallback_ridge = 1e-3
+    kernel = KERNELS["tri"]
     half_width = PositiveParameter()
 
     def __init__(
@@ -220,10 +216,9 @@ class Triangle(Shifted):
         padding: PaddingLike = "auto",
         spacing: Spacing = None,
         trainable: bool = False,
-        per_feature: bool = False,
     ) -> None:
         super().__init__(num_features, padding, spacing)
-        set_width(self, half_width, self.resolution, trainable, per_feature)
+        set_width(self, half_width, self.resolution, trainable)
 
 
 @registry.register("laplace")
@@ -244,9 +239,9 @@ class Laplace(Shifted):
     """
 
     formula = "exp(-|x - t_i|/ℓ), t_i = i/K"
-    kernel = KERNELS["laplace"]
     width = Width("scale", "length", lambda k: 1.5 / k, "1.5/K")
     fallback_ridge = 1e-2
+    kernel = KERNELS["laplace"]
     scale = PositiveParameter()
 
     def __init__(
@@ -256,19 +251,9 @@ class Laplace(Shifted):
         padding: PaddingLike = "auto",
         spacing: Spacing = None,
         trainable: bool = False,
-        per_feature: bool = False,
     ) -> None:
         super().__init__(num_features, padding, spacing)
-        set_width(self, scale, self.resolution, trainable, per_feature)
-
-    def correlation(self, squared: Tensor, unit: float = 1.0) -> Tensor:
-        """As in the base class, in few passes where no gradient is needed."""
-        scale = self.common_unit
-        if torch.is_grad_enabled() and (squared.requires_grad or isinstance(scale, Tensor)):
-            return super().correlation(squared, unit)
-        u = (squared * (scale * unit) ** -2).clamp_min_(0).sqrt_()
-        falling = torch.neg(u).exp_()
-        return u.add_(1).mul_(falling)
+        set_width(self, scale, self.resolution, trainable)
 
 
 @registry.register("rect")
@@ -290,8 +275,8 @@ class Rectangle(Shifted):
     """
 
     formula = "1 if -σ/2 <= x - t_i < σ/2 else 0, t_i = i/K"
-    kernel = KERNELS["rect"]
     width: ClassVar[Width | None] = Width("sigma", "length", lambda k: 1 / k, "1/K")
+    kernel = KERNELS["rect"]
     sigma = PositiveParameter()
 
     def __init__(
@@ -340,9 +325,9 @@ class Impulse(Rectangle):
     """
 
     formula = "1 at the shift t_i = i/K nearest to x, else 0"
-    # coordinates past the last shift are nearest to it, up to a spacing away
-    kernel = dataclasses.replace(KERNELS["rect"], reach=1.0, similarity=None)
     width = None
+    # coordinates past the last shift are nearest to it, up to a spacing away
+    kernel = replace(KERNELS["rect"], reach=1.0, similarity=None)
 
     def __init__(self, num_features: CountLike = "auto", padding: PaddingLike = "auto", spacing: Spacing = None) -> None:
         Shifted.__init__(self, num_features, padding, spacing)
@@ -396,8 +381,8 @@ class BSpline(Shifted):
     """
 
     formula = "cubic B-spline of K x - i"
-    kernel = KERNELS["bspline"]
     fallback_ridge = 0.1
+    kernel = KERNELS["bspline"]
 
 
 def cell(x: Tensor, count: float, shift: float = 0.0) -> Tensor:

@@ -12,11 +12,10 @@ from typing import Annotated, ClassVar, Literal, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from pe_lightning.encoders.arguments import PositiveInt, Samples, SeedLike, plain, seeded
+from pe_lightning.encoders.arguments import PositiveInt, Samples, SeedLike, plain, sample_value, seeded
 from pe_lightning.encoders.base import Encoder, registry
 from pe_lightning.encoders.coordinates import points
-from pe_lightning.encoders.lookups import Lookup, SparseLookup, at_once
-from pe_lightning.encoders.resolution import sample_value
+from pe_lightning.encoders.lookups import Lookup, SparseLookup, TableEncoder, at_once
 from pe_lightning.errors import InputError
 
 PRIMES = (1, 2654435761, 805459861, 3674653429, 2097192037, 1434869437, 2165219737)
@@ -96,7 +95,7 @@ def share_of_samples(divisor: float) -> Callable[[Samples], list[int]]:
 
 
 @registry.register("grid")
-class Grids(Encoder):
+class Grids(TableEncoder):
     r"""Dense grids of several resolutions: trained vectors at all nodes, interpolated linearly.
 
     As ``hash`` with tables as large as the grids: exact, but of ``finest ** num_axes`` entries.
@@ -224,7 +223,7 @@ class HashGrid(Grids):
 
 
 @registry.register("lines")
-class Lines(Encoder):
+class Lines(TableEncoder):
     r"""Products of a trained function per axis: :math:`\psi_r(x) = \prod_a l_{a,r}(x_a)`.
 
     A linear layer of it is a tensor of rank ``rank`` (CP decomposition), where complex encoding has all entries. The
@@ -310,10 +309,6 @@ class Lines(Encoder):
             others = [line for axis, line in enumerate(lines) if axis not in pair]
             features = features + functools.reduce(operator.mul, others, plane)
         return features
-
-    def forward(self, x: Tensor) -> Tensor:
-        """The product of the lines, plus each plane times the lines of other axes; coordinates are clamped to [0, 1]."""
-        return self.from_lookup(self.lookup(x)).to(x.dtype)
 
 
 @registry.register("planes")

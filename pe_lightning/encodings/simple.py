@@ -12,7 +12,7 @@ from torch import Tensor
 from pe_lightning.encoders import Encoder, EncoderLike, resolve
 from pe_lightning.encoders.arguments import DEFAULT_NUM_FEATURES
 from pe_lightning.encoders.cells import projected_cell
-from pe_lightning.encoders.lookups import Lookup, SparseLookup
+from pe_lightning.encoders.lookups import Lookup, SparseLookup, TableEncoder
 from pe_lightning.encodings.base import EncoderList, Encoding, largest_row_norm
 from pe_lightning.errors import InputError, check_known
 
@@ -110,14 +110,14 @@ class Simple(Encoding):
 
     def lookups(self, coords: Tensor) -> list[list[Lookup]]:
         """The lookups of each encoder at points ``(P, D)``; none unless all encoders look their features up at points."""
-        if self.cells:
-            return []
-        every = [list(encoder.lookup(x)) for encoder, x in zip(self.encoders, self._inputs(coords), strict=True)]
-        return every if all(every) else []
+        parts = zip(self.encoders, self._inputs(coords), strict=True)
+        every = [list(encoder.lookup(x)) for encoder, x in parts if isinstance(encoder, TableEncoder)]
+        return every if len(every) == len(self.encoders) and not self.cells else []
 
     def from_lookups(self, lookups: Sequence[Sequence[Lookup | SparseLookup]]) -> Tensor:
         """The features from :meth:`lookups`, ``(P, num_features)``."""
-        parts = [encoder.from_lookup(some) for encoder, some in zip(self.encoders, lookups, strict=True)]
+        pairs = zip(self.encoders, lookups, strict=True)
+        parts = [encoder.from_lookup(some) for encoder, some in pairs if isinstance(encoder, TableEncoder)]
         return self._scaled(torch.cat(parts, -1) if len(parts) > 1 else parts[0])
 
     def _scaled(self, features: Tensor) -> Tensor:

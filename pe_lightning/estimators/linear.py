@@ -174,7 +174,7 @@ class LinearRidge(Estimator):
             )
         if not any(wanted):
             return rules, None
-        each = any(encoder.per_feature for encoder in encoders)
+        each = any(encoder.arguments.get("per_feature") for encoder in encoders)
         choice = self._choose(train, changed(encoders, without_parameters) if each else encoders, device, "auto")
         if not each:
             return list(choice.encoders), choice

@@ -272,8 +272,7 @@ def learn_encoders(
         names = ", ".join(sorted({entry.name for entry in given}))
         raise InputError(f"there is nothing to learn: {names} has no parameter; set trainable: true")
     learning = [entry for entry in working if any(True for _ in entry.parameters())]
-    # features with a position: a width per shift, or a table
-    placed = any(entry.width is None or (entry.per_feature and entry.resolution is not None) for entry in learning)
+    placed = any(entry.width is None for entry in learning)  # features with a position, as in a table
     sizes = [sum(p.numel() for p in entry.parameters() if p.requires_grad) for entry in learning]
     several = any(entry.width is None or size > 1 for entry, size in zip(learning, sizes, strict=True))
     if on_grid:

@@ -298,8 +298,15 @@ def refuse_other_model(saved: Mapping[str, Any], given: Mapping[str, Any], may_d
 
     # the class first: of another class, the other hyper-parameters differ anyway
     for key in ("_class_path", "encoder", *given):
-        if key not in may_differ and key in saved and saved[key] != given.get(key):
+        if key not in may_differ and key in saved and _current(saved[key]) != _current(given.get(key)):
             raise InputError(
                 f"the checkpoint holds {in_words(key, saved[key])}, the model asked for is {in_words(key, given.get(key))}; "
                 "leave the option out, or name a checkpoint of that model"
             )
+
+
+def _current(value: Any) -> Any:
+    """A hyper-parameter without what version 0.3 saved for every encoder: that it trains no width per shift."""
+    if isinstance(value, list):
+        return [_current(entry) for entry in value]
+    return {k: v for k, v in value.items() if (k, v) != ("per_feature", False)} if isinstance(value, Mapping) else value

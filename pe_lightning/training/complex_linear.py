@@ -13,7 +13,7 @@ from lightning.pytorch.cli import LRSchedulerCallable, OptimizerCallable
 from torch import Tensor
 
 from pe_lightning.encoders import ConfiguredEncoders, EncoderLike, automatic, automatic_width, per_axis
-from pe_lightning.encoders.cells import at_points
+from pe_lightning.encoders.cells import with_cells
 from pe_lightning.encoders.configured import changed
 from pe_lightning.encodings import Complex
 from pe_lightning.errors import InputError
@@ -188,7 +188,7 @@ class ComplexLinear(CoordinateModule):
         encoders, self._choice = self.estimator.choose(data.signals, encoders, device)
         if self._choice is not None:
             self.choice_seconds = time.perf_counter() - began
-            encoders = changed(encoders, lambda encoder: at_points(encoder).cpu())
+            encoders = changed(encoders, lambda encoder: with_cells(encoder, None).cpu())
             self.solution = FitReport(choice=self._choice.report())
         self.configured = ConfiguredEncoders.of_axes(encoders)
 

@@ -52,7 +52,7 @@ def test_a_fit_leaves_everything_that_is_promised(demo):
     assert found["protocol"] == "rest"
     assert found["sampling"] == {"name": "grid", "stride": 2, "offset": 0}
     width = {"num_features": 16, "sigma": 0.04, "padding": 0, "spacing": 1 / 16}
-    assert found["encoder"] == {"name": "gau", **width, "trainable": False, "per_feature": False}
+    assert found["encoder"] == {"name": "gau", **width, "trainable": False}
     assert found["signals"] == ["astronaut"]
     assert found["seed"] == 0
     assert found["fit_seconds"] > 0

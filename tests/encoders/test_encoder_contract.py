@@ -18,7 +18,8 @@ from learned_encoders import takes
 from torch import Tensor
 
 from pe_lightning import ComplexLinear, SimpleMLP, fit
-from pe_lightning.encoders import CellMeans, Encoder, Width, automatic, create, names, registry, resolve
+from pe_lightning.encoders import Encoder, Width, automatic, create, names, registry, resolve
+from pe_lightning.encoders.cells import with_cells
 from pe_lightning.errors import InputError
 
 K = 8
@@ -65,7 +66,7 @@ def test_features_of_coordinates_that_are_not_finite_are_nan(name: str, bad: flo
         encoder = small(name, **({"num_axes": 2} if num_axes == 2 else {}))
         x = torch.rand(4, num_axes, generator=torch.Generator().manual_seed(0))
         x[2, -1] = bad
-        for same in (encoder, CellMeans(encoder, 0.1 if num_axes == 1 else (0.1, 0.1))):
+        for same in (encoder, with_cells(encoder, 0.1)):
             features = same(x if num_axes == 2 else x[:, 0])
             assert features[[0, 1, 3]].isfinite().all()
             assert features[2].sum().isnan()  # which a layer of them adds

@@ -242,8 +242,8 @@ def test_the_similarity_of_learnable_fourier_features_sums_all_groups():
 
 
 def test_a_copy_has_new_parameters_where_the_others_are():
-    learned = create("gau", num_features=8, trainable=True).double()
-    assert [p.dtype for p in learned.copy(per_feature=True).parameters()] == [torch.float64]
+    learned = create("logf", num_features=8, trainable=True).double()
+    assert [p.dtype for p in learned.copy(per_feature=True).parameters()] == [torch.float64] * 2
     assert not hasattr(create("impulse"), "sigma")
 
 

@@ -13,7 +13,6 @@ from torch import Tensor
 
 import pe_lightning
 from pe_lightning import ComplexLinear, SimpleMLP, TensorDataModule
-from pe_lightning.encoders import CellMeans
 from pe_lightning.encodings import Complex, Simple
 from pe_lightning.estimators import LinearRidge
 from pe_lightning.signals.blocks import grid_axes
@@ -81,7 +80,7 @@ def test_widths_and_ridges_are_chosen_and_a_long_axis_is_banded() -> None:
     model = ComplexLinear({"name": "gau", "width": "auto"}, solver="exact")
     trainer = fit(model, data)
     assert model.encoding.is_line
-    assert not any(isinstance(encoder, CellMeans) for encoder in model.encoding.encoders)
+    assert all(encoder.cell_size is None for encoder in model.encoding.encoders)
     finer, expected = predicted(trainer, model, 2)[0, :, 0], row.reshape(-1, 2, 4).mean(2).flatten()
     assert (finer - expected)[20:-20].abs().max() < 0.01
 

@@ -77,7 +77,7 @@ def test_a_fit_is_a_bare_loop(kind: str, shared: bool, sampling: str, make_train
 
 
 TOGETHER = [(key, "simple", "grid") for key in REGISTERED]
-TOGETHER += [(key, kind, "grid") for key in ("gau-each", "rff", "lff", "hash") for kind in ("complex", "complex-head")]
+TOGETHER += [(key, kind, "grid") for key in ("gau", "rff-each", "lff", "hash") for kind in ("complex", "complex-head")]
 TOGETHER += [(key, kind, "shared") for key in ("gau", "embed") for kind in MODULES]
 
 

@@ -10,7 +10,6 @@ import torch
 from fits import SAMPLINGS, signals
 from torch import Tensor
 
-from pe_lightning.encoders import Encoder
 from pe_lightning.encoders.tables import Grids
 from pe_lightning.signals import Batching
 from pe_lightning.training import SimpleMLP, TensorDataModule, simple_mlp
@@ -97,13 +96,3 @@ def test_steps_are_compiled_as_a_whole() -> None:
     expected = module.errors(batch)
     compiled = torch.compile(SimpleMLP.errors, backend="eager", fullgraph=True, dynamic=False)
     torch.testing.assert_close(compiled(module, batch), expected)
-
-
-def test_an_encoder_without_a_table_says_so() -> None:
-    class Plain(Encoder):
-        def forward(self, x: Tensor) -> Tensor:
-            return x[..., None]
-
-    assert Plain(1).lookup(torch.rand(3)) == ()
-    with pytest.raises(NotImplementedError, match="Plain has no table"):
-        Plain(1).from_lookup([])

@@ -42,8 +42,8 @@ def test_bicubic_is_a_word_for_pictures_and_held_out_is_explained(grid, name, ma
 
 def test_learned_widths_are_printed(make_trainer, tmp_path, capsys):
     recorder = RunRecorder(root=tmp_path, log=False)
-    encoder = {"name": "gau", "trainable": True, "per_feature": True, "num_features": 6}
-    data, module = TensorDataModule(signals(1, 12, 12)), ComplexLinear(encoder)
+    encoder = {"name": "gau", "trainable": True, "num_features": 6}
+    data, module = TensorDataModule(signals(2, 12, 12)), ComplexLinear(encoder)
     trainer = make_trainer(max_steps=9, callbacks=[recorder])
     trainer.fit(module, data)
     trainer.test(module, data, verbose=False)
