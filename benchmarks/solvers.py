@@ -9,7 +9,7 @@
   on every second sample of each axis, scored on the others.
 - ``widths``: widths that are learned from a start that is four times wrong, beside the best of nine fixed widths;
   ``descent`` is gradient descent of weights and width together.
-- ``learned``: encoders with learned frequencies, phases or widths per shift, beside the exact fit of their start, over eight
+- ``learned``: encoders with learned frequencies or phases, beside the exact fit of their start, over eight
   draws; of pictures at 48 x 48.
 - ``threads``: exact fits while other programs use every core, with all threads and with the number that is chosen.
 - ``fill``: a picture of 512 x 768, of which a quarter is known, with one thread and with the default number.

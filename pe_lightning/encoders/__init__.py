@@ -17,7 +17,7 @@ The last two have parameters, which are trained with the network; ``gau``, ``tri
 from fnmatch import fnmatchcase
 
 from pe_lightning.encoders.arguments import Samples, Width, sample_value, set_width
-from pe_lightning.encoders.base import Encoder, EncoderLike, registry
+from pe_lightning.encoders.base import Configurable, Encoder, EncoderLike, Traits, registry
 from pe_lightning.encoders.cells import cell_means
 from pe_lightning.encoders.configured import ConfiguredEncoders, per_axis
 from pe_lightning.encoders.control import Identity, Noise, Sine, Square
@@ -40,6 +40,7 @@ from pe_lightning.encoders.tables import Grids, HashGrid, Lines, Planes
 __all__ = [
     "BSpline",
     "Basic",
+    "Configurable",
     "ConfiguredEncoders",
     "Encoder",
     "EncoderLike",
@@ -64,6 +65,7 @@ __all__ = [
     "Sine",
     "Square",
     "TableEncoder",
+    "Traits",
     "Triangle",
     "Width",
     "automatic",

@@ -190,7 +190,7 @@ class PositiveParameter:
 
 
 def set_width(encoder: Any, value: WidthLike, per_unit: float, trainable: bool = False, per_feature: bool = False) -> None:
-    """Sets the argument of :attr:`Encoder.width`: to the value, or by its rule for ``None`` and ``"auto"``.
+    """Sets the argument of :attr:`Traits.width`: to the value, or by its rule for ``None`` and ``"auto"``.
 
     Args:
         encoder: The encoder, in its constructor.
@@ -210,7 +210,7 @@ def set_width(encoder: Any, value: WidthLike, per_unit: float, trainable: bool =
 
 
 def sample_value(encoder: Any, name: str, value: Any) -> Any:
-    """The value of an argument of :attr:`Encoder.from_samples`; for ``"auto"`` the value until samples are known."""
+    """The value of an argument of :attr:`Traits.from_samples`; for ``"auto"`` the value until samples are known."""
     if not (isinstance(value, str) and value == "auto"):
         return value
     return encoder.from_samples[name](Samples((DEFAULT_NUM_FEATURES,) * encoder.num_axes))

@@ -17,7 +17,94 @@ from pe_lightning.errors import InputError
 from pe_lightning.signals.process import run_seed
 
 
-class Encoder(nn.Module, metaclass=RecordedArguments):
+class Traits:
+    """Class attributes by which a class of encoders declares what solvers and encodings read."""
+
+    formula: ClassVar[str] = ""
+    """The feature in one line, for tables."""
+    width: ClassVar[Width | None] = None
+    """The argument that sets the width of the features, if there is one."""
+    multiple: ClassVar[int] = 1
+    """``num_features`` is a multiple of it."""
+    from_samples: ClassVar[Mapping[str, Callable[[Samples], Any]]] = {}
+    """Arguments whose default is ``"auto"``, and their values for the trained samples."""
+    fallback_ridge: ClassVar[float] = 1e-3
+    """A good relative ridge for photographs: of signals too small to hold samples out; larger ones have a handicap."""
+    normalizable: ClassVar[bool] = True
+    """Whether encodings may scale the features; false for trained tables and for coordinates."""
+    joint: ClassVar[bool] = False
+    """Whether the class takes ``num_axes`` and can encode several axes at once."""
+    axiswise: ClassVar[bool] = True
+    """Whether it is meaningful for a single axis; false where it then equals another encoder."""
+    directional: ClassVar[bool] = False
+    """Whether simple encoding in 2-D uses four directions (the papers' choice for shifted encoders) instead of two."""
+    drawn: ClassVar[bool] = False
+    """Whether features are drawn at random: fewer of them are then another draw."""
+    cell_nodes: ClassVar[int] = 8
+    """Nodes per axis of the quadrature of :meth:`cell`."""
+
+
+class Configurable(nn.Module, metaclass=RecordedArguments):
+    """A module that the arguments of its constructor describe: in checkpoints, in copies and in what is printed."""
+
+    arguments: dict[str, Any]
+    """Every constructor argument as given, or its default: the description in checkpoints and of copies."""
+
+    @property
+    def name(self) -> str:
+        """The registered name, or the full class path of an unregistered encoder."""
+        return registry.name_of(type(self))
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the number of features is left to the data."""
+        return bool(self.arguments.get("num_features") == "auto")
+
+    def resolved(self) -> dict[str, Any]:
+        """The value of every constructor argument: the attribute of its name, or what was given."""
+        return {key: plain(getattr(self, key, given)) for key, given in self.arguments.items()}
+
+    def spec(self) -> dict[str, Any]:
+        """The description ``{"name": ..., **arguments}``, from which :func:`resolve` makes an equal encoder."""
+        return {"name": self.name, **self.arguments}
+
+    def changed_arguments(self) -> dict[str, Any]:
+        """The arguments that differ from their defaults; a seed that is not given is the seed of the run."""
+        cls: Any = type(self)
+        defaults = {key: parameter.default for key, parameter in registry.parameters(cls).items()}
+        if defaults.get("seed", 0) is None:
+            defaults["seed"] = run_seed()
+        return {key: value for key, value in self.arguments.items() if value != defaults[key]}
+
+    def copy(self, **changes: Any) -> Self:
+        """A copy with some arguments changed; learned values stay, except where the changes set their shape or start."""
+        changes = registry.arguments(type(self), changes)
+        if not changes:
+            return copy.deepcopy(self)
+
+        def made(given: Mapping[str, Any]) -> Any:
+            with torch.random.fork_rng(devices=[]), torch.device("cpu"):
+                return type(self)(**{**self.arguments, **given})
+
+        encoder: Self = made(changes)
+        state = _state(self)
+        initial = _state(made({})) if state else {}
+        usual = next((tensor for tensor in state.values() if tensor.is_floating_point()), None)
+        for key, tensor in _state(encoder).items():
+            if key in state:
+                unchanged = key in initial and torch.equal(tensor, initial[key])
+                tensor.data = (state[key].detach().clone() if unchanged else tensor.data).to(state[key])
+                tensor.requires_grad_(state[key].requires_grad)
+            elif usual is not None:  # a new tensor goes where the others are
+                tensor.data = tensor.data.to(usual.device, usual.dtype if tensor.is_floating_point() else None)
+        encoder.cell_size = self.cell_size
+        return encoder.train(self.training)
+
+    def extra_repr(self) -> str:
+        return ", ".join(f"{key}={value!r}" for key, value in self.resolved().items() if value is not None)
+
+
+class Encoder(Traits, Configurable):
     r"""One axis: :math:`\psi: \mathbb{R} \to \mathbb{R}^K`.
 
     A subclass calls ``super().__init__(num_features)`` and defines :meth:`forward`; the rest is optional. Features are raw:
@@ -45,34 +132,10 @@ class Encoder(nn.Module, metaclass=RecordedArguments):
         [[1.0, 0.5, 0.25]]
     """
 
-    formula: ClassVar[str] = ""
-    """The feature in one line, for tables."""
-    width: ClassVar[Width | None] = None
-    """The argument that sets the width of the features, if there is one."""
-    multiple: ClassVar[int] = 1
-    """``num_features`` is a multiple of it."""
-    from_samples: ClassVar[Mapping[str, Callable[[Samples], Any]]] = {}
-    """Arguments whose default is ``"auto"``, and their values for the trained samples."""
-    fallback_ridge: ClassVar[float] = 1e-3
-    """A good relative ridge for photographs: of signals too small to hold samples out; larger ones have a handicap."""
-    normalizable: ClassVar[bool] = True
-    """Whether encodings may scale the features; false for trained tables and for coordinates."""
-    joint: ClassVar[bool] = False
-    """Whether the class takes ``num_axes`` and can encode several axes at once."""
-    axiswise: ClassVar[bool] = True
-    """Whether it is meaningful for a single axis; false where it then equals another encoder."""
-    directional: ClassVar[bool] = False
-    """Whether simple encoding in 2-D uses four directions (the papers' choice for shifted encoders) instead of two."""
-    drawn: ClassVar[bool] = False
-    """Whether features are drawn at random: fewer of them are then another draw."""
-    cell_nodes: ClassVar[int] = 8
-    """Nodes per axis of the quadrature of :meth:`cell`."""
     cell_size: float | None = None
     """Length of the cells over which features are averaged; ``None``: features at points."""
     _is_checked: bool = False
     """Whether shape and dtype of the features have been checked."""
-    arguments: dict[str, Any]
-    """Every constructor argument as given, or its default: the description in checkpoints and of copies."""
 
     def __init__(self, num_features: CountLike, num_axes: int = 1) -> None:
         super().__init__()
@@ -134,58 +197,6 @@ class Encoder(nn.Module, metaclass=RecordedArguments):
     def stable_rank(self, num_samples: int) -> float:
         r"""The predicted stable rank :math:`\|\Psi\|_F^2 / \|\Psi\|_2^2` of the features of ``num_samples`` points."""
         raise NotImplementedError(f"{type(self).__name__} has no closed form of the stable rank")
-
-    @property
-    def name(self) -> str:
-        """The registered name, or the full class path of an unregistered encoder."""
-        return registry.name_of(type(self))
-
-    @property
-    def is_open(self) -> bool:
-        """Whether the number of features is left to the data."""
-        return bool(self.arguments.get("num_features") == "auto")
-
-    def resolved(self) -> dict[str, Any]:
-        """The value of every constructor argument: the attribute of its name, or what was given."""
-        return {key: plain(getattr(self, key, given)) for key, given in self.arguments.items()}
-
-    def spec(self) -> dict[str, Any]:
-        """The description ``{"name": ..., **arguments}``, from which :func:`resolve` makes an equal encoder."""
-        return {"name": self.name, **self.arguments}
-
-    def changed_arguments(self) -> dict[str, Any]:
-        """The arguments that differ from their defaults; a seed that is not given is the seed of the run."""
-        defaults = {key: parameter.default for key, parameter in registry.parameters(type(self)).items()}
-        if defaults.get("seed", 0) is None:
-            defaults["seed"] = run_seed()
-        return {key: value for key, value in self.arguments.items() if value != defaults[key]}
-
-    def copy(self, **changes: Any) -> Self:
-        """A copy with some arguments changed; learned values stay, except where the changes set their shape or start."""
-        changes = registry.arguments(type(self), changes)
-        if not changes:
-            return copy.deepcopy(self)
-
-        def made(given: Mapping[str, Any]) -> Any:
-            with torch.random.fork_rng(devices=[]), torch.device("cpu"):
-                return type(self)(**{**self.arguments, **given})
-
-        encoder: Self = made(changes)
-        state = _state(self)
-        initial = _state(made({})) if state else {}
-        usual = next((tensor for tensor in state.values() if tensor.is_floating_point()), None)
-        for key, tensor in _state(encoder).items():
-            if key in state:
-                unchanged = key in initial and torch.equal(tensor, initial[key])
-                tensor.data = (state[key].detach().clone() if unchanged else tensor.data).to(state[key])
-                tensor.requires_grad_(state[key].requires_grad)
-            elif usual is not None:  # a new tensor goes where the others are
-                tensor.data = tensor.data.to(usual.device, usual.dtype if tensor.is_floating_point() else None)
-        encoder.cell_size = self.cell_size
-        return encoder.train(self.training)
-
-    def extra_repr(self) -> str:
-        return ", ".join(f"{key}={value!r}" for key, value in self.resolved().items() if value is not None)
 
 
 def _state(module: nn.Module) -> dict[str, Tensor]:

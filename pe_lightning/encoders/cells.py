@@ -8,7 +8,6 @@ Reference: Barron et al., *Mip-NeRF: A Multiscale Representation for Anti-Aliasi
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 
 import torch
@@ -23,8 +22,8 @@ def with_cells(encoder: Encoder, size: float | None) -> Encoder:
     """The encoder for cells of another length, ``None`` for points; it shares its parameters and buffers."""
     if encoder.cell_size == size:
         return encoder
-    averaged = copy.copy(encoder)
-    averaged.cell_size = size
+    averaged = object.__new__(type(encoder))  # torch.compile does not take copy.copy
+    vars(averaged).update(vars(encoder), cell_size=size)
     return averaged
 
 

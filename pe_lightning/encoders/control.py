@@ -122,7 +122,7 @@ class _Wave(Shifted):
         return (self.wave(x.to(exact_dtype(x))) + self.offset).to(x.dtype)
 
     def antiderivative(self, x: Tensor) -> Tensor:
-        return super().antiderivative(x) + self.offset * self.placed(x)[..., None]
+        return super().antiderivative(x) + self.offset * self.clamped(x)[..., None]
 
     def distance(self, delta: Tensor) -> Tensor:
         """The mean over a period, to which the integral over the shifts is equal if ``2f`` is a whole number."""

@@ -75,7 +75,7 @@ def with_seed(encoder: EncoderLike, seed: int) -> Encoder:
 def for_data(encoder: Encoder, samples: Samples) -> Encoder:
     """The encoder with every argument resolved that was left to the data.
 
-    - The arguments of :attr:`Encoder.from_samples` that are ``auto``. An encoder of one axis becomes one of as many as
+    - The arguments of :attr:`Traits.from_samples` that are ``auto``. An encoder of one axis becomes one of as many as
       ``samples`` has.
     - For a linear layer: ``num_features: auto`` becomes one feature per ``spacing``, and ``spacing`` and ``padding`` follow.
       Below a perceptron and for tokens the encoding divides a number of features among directions.

@@ -71,7 +71,7 @@ class Shifted(Encoder):
         """Indices ``i`` of the shifts, from ``-padding`` to ``K - 1 + padding``, as floats ``(num_features,)``."""
         return torch.arange(-self.outside, self.num_shifts + self.outside, dtype=x.dtype, device=x.device)
 
-    def placed(self, x: Tensor) -> Tensor:
+    def clamped(self, x: Tensor) -> Tensor:
         """Coordinates after the treatment of the edges, in the dtype of the computation."""
         x = x.to(exact_dtype(x))
         return x.clamp(0, (self.num_shifts - 1) / self.resolution) if self.padding == "edge" else x
@@ -79,7 +79,7 @@ class Shifted(Encoder):
     def offsets(self, x: Tensor) -> Tensor:
         """The offsets ``x - t_i``, a new tensor ``(*batch, num_features)``."""
         # subtract before scaling: near its shift x - t_i is exact in floating point, K x - i is not
-        offsets = (x := self.placed(x))[..., None] - self.indices(x) / self.resolution
+        offsets = (x := self.clamped(x))[..., None] - self.indices(x) / self.resolution
         return offsets - offsets.detach().round() if self.padding == "wrap" else offsets
 
     def forward(self, x: Tensor) -> Tensor:
@@ -98,7 +98,7 @@ class Shifted(Encoder):
     def antiderivative(self, x: Tensor) -> Tensor:
         """The integral of every feature, up to a constant: ``(*batch,)`` -> ``(*batch, num_features)``."""
         assert self.kernel.integral is not None
-        inside, unit = self.placed(x), self.unit
+        inside, unit = self.clamped(x), self.unit
         offsets = inside[..., None] - self.indices(x) / self.resolution
         if self.padding == "wrap":
             turns, half = offsets.detach().round(), torch.as_tensor(0.5 / unit, dtype=x.dtype, device=x.device)
@@ -110,7 +110,7 @@ class Shifted(Encoder):
 
     def position(self, x: Tensor) -> Tensor:
         """Index of the feature that is largest at coordinates."""
-        return self.placed(x) * self.resolution + self.outside
+        return self.clamped(x) * self.resolution + self.outside
 
     def periodic(self) -> Shifted:
         return self.copy(padding="wrap", spacing=None)
@@ -291,7 +291,7 @@ class Rectangle(Shifted):
 
     def forward(self, x: Tensor) -> Tensor:
         """One where the coordinate is inside the box, with rounding towards its borders, where samples often are."""
-        dtype, x = x.dtype, self.placed(x)
+        dtype, x = x.dtype, self.clamped(x)
         cells = float(self.unit) * self.resolution
         # (1/49) * 49 is not 1: rounding must not leave borders without a feature
         whole = abs(cells - round(cells)) < 1e-9 * cells

@@ -58,12 +58,6 @@ class Encoding(nn.Module):
         trained = ((name, p.detach()) for name, p in self.named_parameters() if p.requires_grad)
         return {name.removeprefix("encoders."): _summary(values) for name, values in trained}
 
-    def check_axes(self, axes: Sequence[Tensor]) -> None:
-        check_axes(axes, self.num_axes)
-
-    def check_points(self, coords: Tensor) -> None:
-        check_points(coords, self.num_axes)
-
 
 def check_axes(axes: Sequence[Tensor], num_axes: int) -> None:
     """Raises :class:`InputError` unless there is one coordinate vector per axis."""

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from pe_lightning.encoders import Encoder, EncoderLike, cell_means, is_local, local_features, per_axis
-from pe_lightning.encodings.base import EncoderList, Encoding, largest_row_norm
+from pe_lightning.encodings.base import EncoderList, Encoding, check_axes, check_points, largest_row_norm
 from pe_lightning.linalg import Identity, Operator, encode_axis, mode_products, rowwise_products
 
 
@@ -49,7 +49,7 @@ class Complex(Encoding):
     @torch.no_grad()
     def calibrate(self, axes: Sequence[Tensor]) -> None:
         """Sets the scales of normalisable encoders from the training coordinates ``(N_a,)`` per axis."""
-        self.check_axes(axes)
+        check_axes(axes, self.num_axes)
         for a, (encoder, x) in enumerate(zip(self.axis_encoders, axes, strict=True)):
             if self.normalize and encoder.normalizable:
                 encode = (lambda x, encoder=encoder: local_features(encoder, x).values) if self.is_line else encoder
@@ -57,7 +57,7 @@ class Complex(Encoding):
 
     def axis_features(self, axes: Sequence[Tensor]) -> list[Tensor]:
         """The features of each axis, ``(N_a, K_a)``, scaled."""
-        self.check_axes(axes)
+        check_axes(axes, self.num_axes)
         return [encoder(x) * self.scales[a] for a, (encoder, x) in enumerate(zip(self.axis_encoders, axes, strict=True))]
 
     def operators(self, axes: Sequence[Tensor], dtype: torch.dtype, find_identity: bool = False) -> list[Tensor | Operator]:
@@ -65,7 +65,7 @@ class Complex(Encoding):
 
         With ``find_identity``, features that interpolate at these coordinates are :class:`~pe_lightning.linalg.Identity`.
         """
-        self.check_axes(axes)
+        check_axes(axes, self.num_axes)
         if self.is_line:
             return [local_features(self.axis_encoders[0], axes[0], dtype, float(self.scales[0]))]
         if not find_identity:
@@ -84,7 +84,7 @@ class Complex(Encoding):
 
     def point_features(self, coords: Tensor) -> list[Tensor]:
         """The features of scattered points per axis: ``(*batch, D)`` -> ``D`` tensors ``(*batch, K_a)``, scaled."""
-        self.check_points(coords)
+        check_points(coords, self.num_axes)
         return [encoder(coords[..., a]) * self.scales[a] for a, encoder in enumerate(self.axis_encoders)]
 
     def points(self, weight: Tensor, coords: Tensor, limit: int = 1 << 24) -> Tensor:

@@ -13,7 +13,7 @@ from pe_lightning.encoders import Encoder, EncoderLike, resolve
 from pe_lightning.encoders.arguments import DEFAULT_NUM_FEATURES
 from pe_lightning.encoders.cells import projected_cell
 from pe_lightning.encoders.lookups import Lookup, SparseLookup, TableEncoder
-from pe_lightning.encodings.base import EncoderList, Encoding, largest_row_norm
+from pe_lightning.encodings.base import EncoderList, Encoding, check_points, largest_row_norm
 from pe_lightning.errors import InputError, check_known
 
 Layout = Literal["auto", "axes", "directions", "joint"]
@@ -86,7 +86,7 @@ class Simple(Encoding):
     @torch.no_grad()
     def calibrate(self, coords: Tensor) -> None:
         """Sets the scale from the training points ``(*batch, D)`` if all encoders are normalisable."""
-        self.check_points(coords)
+        check_points(coords, self.num_axes)
         if self.normalize and self.is_normalizable:
             self.scale.copy_(1 / largest_row_norm(self._raw, coords.reshape(-1, self.num_axes)))
 
@@ -124,7 +124,7 @@ class Simple(Encoding):
         return features * self.scale if self.is_normalizable else features
 
     def forward(self, coords: Tensor) -> Tensor:
-        self.check_points(coords)
+        check_points(coords, self.num_axes)
         return self._scaled(self._raw(coords))
 
 

@@ -19,7 +19,7 @@ TIE_DB = 0.05
 OCTAVE_DB = 0.5
 """Handicap of a width, or a number of features, twice or half the one of the rule; also of padding."""
 DECADE_DB = 1.0
-"""Handicap of a ridge on a grid that is ten times the encoder's :attr:`~pe_lightning.encoders.Encoder.fallback_ridge`."""
+"""Handicap of a ridge on a grid that is ten times the encoder's :attr:`~pe_lightning.encoders.Traits.fallback_ridge`."""
 MAX_HANDICAP_DB = 0.75
 MAX_WIDTH_FACTOR = {"grid": 4.0, "points": 8.0}
 MIN_WIDTH_FACTOR = {"grid": 0.5, "points": 0.125}

@@ -224,9 +224,9 @@ def learn_encoders(
     Samples of a grid are given by ``axes`` alone, scattered ones as for :func:`~pe_lightning.solvers.solve_points`. The same
     samples are held out as in :func:`~pe_lightning.solvers.choose_grid` and :func:`~pe_lightning.solvers.choose_points`.
 
-    For features with a position or without a width, such as one width per shift, a table or waves, a tenth of all samples is
-    held out instead. On a grid it cannot tell a frequency from its alias: the loss then also has the roughness between
-    samples that no frequency up to the Nyquist frequency has.
+    For features without a width, such as a table or waves, a tenth of all samples is held out instead. On a grid it cannot
+    tell a frequency from its alias: the loss then also has the roughness between samples that no frequency up to the Nyquist
+    frequency has.
 
     Parameters besides a width have to be better than the given ones, which are fitted with their own ridge: in the
     prediction of other tenths of the samples and, on a whole grid, in the distance from the cubic interpolation of the
@@ -273,8 +273,7 @@ def learn_encoders(
         raise InputError(f"there is nothing to learn: {names} has no parameter; set trainable: true")
     learning = [entry for entry in working if any(True for _ in entry.parameters())]
     placed = any(entry.width is None for entry in learning)  # features with a position, as in a table
-    sizes = [sum(p.numel() for p in entry.parameters() if p.requires_grad) for entry in learning]
-    several = any(entry.width is None or size > 1 for entry, size in zip(learning, sizes, strict=True))
+    several = placed or any(sum(p.numel() for p in entry.parameters() if p.requires_grad) > 1 for entry in learning)
     if on_grid:
         where["mask"] = torch.ones(values.shape[1:-1], dtype=torch.bool)
     parts = None if on_grid and not placed else _Parts(values, working, where, center, windows=not placed)

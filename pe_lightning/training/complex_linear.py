@@ -16,6 +16,7 @@ from pe_lightning.encoders import ConfiguredEncoders, EncoderLike, automatic, au
 from pe_lightning.encoders.cells import with_cells
 from pe_lightning.encoders.configured import changed
 from pe_lightning.encodings import Complex
+from pe_lightning.encodings.base import check_axes
 from pe_lightning.errors import InputError
 from pe_lightning.estimators.linear import LinearField, LinearRidge, has_parameters
 from pe_lightning.networks import ComplexEnsemble, ComplexNetwork, activations, find_activation
@@ -276,5 +277,5 @@ class ComplexLinear(CoordinateModule):
 
     def predict_grid(self, axes: Sequence[Tensor]) -> Tensor:
         self.require_info()
-        self.encoding.check_axes(axes)
+        check_axes(axes, self.encoding.num_axes)
         return self.stack.grid(axes)

@@ -109,3 +109,10 @@ def test_other_encoders_are_refused() -> None:
             Complex(mixed(4)[:count], 2)
     with pytest.raises(InputError, match=r"'rff' with num_axes=2 .*: leave num_axes out, or train a perceptron"):
         Complex({"name": "rff", "num_axes": 2}, 2)
+
+
+def test_means_over_cells_are_compiled_as_a_whole():
+    encoding, axes = Complex({"name": "gau", "num_features": 8, "trainable": True}, 2), [torch.rand(6), torch.rand(5)]
+    encoding.cells = (0.1, 0.2)
+    compiled = torch.compile(encoding.axis_features, backend="eager", fullgraph=True)
+    torch.testing.assert_close(compiled(axes), encoding.axis_features(axes))
