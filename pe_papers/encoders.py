@@ -32,6 +32,10 @@ class _Sines(GroupedWaves):
     Args:
         num_positions: Number ``P`` of positions per unit length, the highest frequency in radians; ``auto``: of the trained
             samples.
+        hidden: Hidden units ``|H|`` of the MLP.
+        layer_norm: Whether a LayerNorm comes before each dense layer of the MLP.
+        dropout: Share of the hidden units that are left out in training.
+        seed: Seed of all initial weights; ``None``: of the run.
     """
 
     axiswise = False
@@ -138,6 +142,11 @@ class PositionMLP(Grouped):
     When to use:
         The baseline for what Fourier features add to the MLP of ``lff``: alone it learns smooth signals only.
 
+    Args:
+        hidden: Hidden units ``|H|`` of the MLP.
+        dropout: Share of the hidden units that are left out in training.
+        seed: Seed of all initial weights; ``None``: of the run.
+
     Reference: Li et al., *Learnable Fourier Features for Multi-Dimensional Spatial Positional Encoding*, NeurIPS 2021,
     MLP in Tables 7-9.
     """
@@ -179,6 +188,9 @@ class Embedding(Grouped, TableEncoder):
         flat: Whether all axes of a group have one table together, of ``P ** num_axes`` rows.
         interpolation: Between positions: ``linear``, or ``nearest``, which has no gradient with respect to ``x``.
         num_inputs: Length of the vector of a group below the MLP; without it there are ``num_features / groups``.
+        hidden: Hidden units ``|H|`` of the MLP.
+        layer_norm: Whether a LayerNorm comes before each dense layer of the MLP.
+        dropout: Share of the hidden units that are left out in training.
         seed: Seed of all initial weights, ``None`` for the seed of the run; the vectors are normal, of mean squared length
             one.
 

@@ -23,9 +23,8 @@ import torch
 from torch import Tensor, nn
 
 from pe_fill.networks.cells import LEFT, MAX_PATCHES, MAX_PATCHES_GPU, TRANSPOSED, UP, moments, orientations, turns
-from pe_lightning.encoders import EncoderLike, resolve
+from pe_lightning.encoders import EncoderLike, Shifted, resolve
 from pe_lightning.encoders.kernels import KERNELS
-from pe_lightning.encoders.shifted import Shifted
 from pe_lightning.encodings import EncoderList, Encoding
 from pe_lightning.errors import InputError
 from pe_lightning.networks import MLP

@@ -13,9 +13,8 @@ from torch import Tensor
 from pe_fill.sparse.denoise import denoise
 from pe_fill.sparse.lifting import LiftingName, lifting
 from pe_fill.sparse.network import Coefficients, SparseWeight, ValueType, axis_norms, check_keep
-from pe_lightning.encoders import Encoder, EncoderLike
+from pe_lightning.encoders import Encoder, EncoderLike, Shifted
 from pe_lightning.encoders.resolution import shrunk
-from pe_lightning.encoders.shifted import Shifted
 from pe_lightning.errors import InputError
 from pe_lightning.estimators import FitReport, LinearRidge
 from pe_lightning.estimators.linear import LinearField

@@ -15,8 +15,7 @@ from torch import Tensor
 from pe_fill.sparse.lifting import LiftingName
 from pe_fill.sparse.network import Coefficients, axis_norms
 from pe_lightning import encoders as known
-from pe_lightning.encoders import Encoder, samples_per_unit, sized
-from pe_lightning.encoders.shifted import Shifted
+from pe_lightning.encoders import Encoder, Shifted, samples_per_unit, sized
 from pe_lightning.errors import InputError, console
 from pe_lightning.evaluation.scores import psnr
 from pe_lightning.solvers import LowRankWarning, solve_grid

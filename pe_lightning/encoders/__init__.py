@@ -34,7 +34,7 @@ from pe_lightning.encoders.resolution import (
     widened,
     with_seed,
 )
-from pe_lightning.encoders.shifted import BSpline, Gaussian, Impulse, Keys, Laplace, Rectangle, Triangle
+from pe_lightning.encoders.shifted import BSpline, Gaussian, Impulse, Keys, Laplace, Rectangle, Shifted, Triangle
 from pe_lightning.encoders.tables import Grids, HashGrid, Lines, Planes
 
 __all__ = [
@@ -62,6 +62,7 @@ __all__ = [
     "RandomFourier",
     "Rectangle",
     "Samples",
+    "Shifted",
     "Sine",
     "Square",
     "TableEncoder",

@@ -74,10 +74,6 @@ class Grouped(Encoder):
         groups: Number ``G`` of groups. All share their weights.
         mlp: Whether the MLP comes after the features, as in ``lff``.
         num_inputs: Features of a group below the MLP, a cosine and a sine per frequency; without it there are ``D / G``.
-        hidden: Hidden units ``|H|`` of the MLP.
-        layer_norm: Whether a LayerNorm comes before each dense layer of the MLP.
-        dropout: Share of the hidden units that are left out in training.
-        seed: Seed of all initial weights; ``None``: of the run.
     """
 
     joint = True
@@ -166,8 +162,11 @@ class LearnableFourier(GroupedWaves):
         mlp: Whether the MLP comes after the Fourier features, as in the paper, where a model adds the output to its own
             features. Below a perceptron it is slower, also in steps.
         num_inputs: Number ``|F|`` of Fourier features of a group below the MLP, even; without it there are ``D / G``.
+        hidden: Hidden units ``|H|`` of the MLP.
+        layer_norm: Whether a LayerNorm comes before each dense layer of the MLP.
         dropout: Share of the hidden units that are left out in training; the paper's captioning has 0.2.
         kl: Weight of a loss that keeps ``W_r`` near a normal distribution of mean zero (see :meth:`penalty`).
+        seed: Seed of all initial weights; ``None``: of the run.
 
     Reference: Li et al., *Learnable Fourier Features for Multi-Dimensional Spatial Positional Encoding*, NeurIPS 2021,
     Algorithm 1 and Eqs. 10-11.

@@ -44,7 +44,6 @@ class Shifted(Encoder):
         spacing: Distance between neighbouring shifts, in units of the [0, 1] domain. Default ``1/K``. Shifts at the samples
             need another spacing if their number is not 1 over their distance: 171 samples of 512 with stride 3 are 3/512
             apart.
-        trainable: Whether the width is trained; it stays positive, and the given value is the initial one.
     """
 
     directional = True
@@ -163,6 +162,7 @@ class Gaussian(Shifted):
 
     Args:
         sigma: Standard deviation, in units of the [0, 1] domain. Default ``0.64/K``. Larger is smoother.
+        trainable: Whether the width is trained; it stays positive, and the given value is the initial one.
 
     Reference: Zheng et al., *Trading Positional Complexity vs. Deepness in Coordinate Networks*, ECCV 2022, Eq. 54;
     *Rethinking Positional Encoding*, Prop. 2.
@@ -200,6 +200,7 @@ class Triangle(Shifted):
     Args:
         half_width: Half of the support, ``d``, in units of the [0, 1] domain. Default ``1/K``. (The paper's Prop. 5
             writes the full width ``2 d``.)
+        trainable: Whether the width is trained; it stays positive, and the given value is the initial one.
 
     Reference: Zheng et al., *Trading Positional Complexity vs. Deepness in Coordinate Networks*, ECCV 2022, Eq. 53.
     """
@@ -234,6 +235,7 @@ class Laplace(Shifted):
 
     Args:
         scale: Length ``ℓ`` over which a feature falls by the factor e, in units of the [0, 1] domain. Default ``1.5/K``.
+        trainable: Whether the width is trained; it stays positive, and the given value is the initial one.
 
     Reference: Rasmussen and Williams, *Gaussian Processes for Machine Learning*, MIT Press 2006, Sec. 4.2.
     """
