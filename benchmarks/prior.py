@@ -36,8 +36,8 @@ from torch import Tensor
 
 import pe_lightning
 from pe_fill import Adaptive, Local
-from pe_fill.estimators.filling import fill
 from pe_fill.estimators.priors import PRIOR_KEY, card, shipped_file
+from pe_fill.filling import fill
 from pe_fill.networks.drawing import HELD_OUT_FONTS, draw_words
 from pe_fill.networks.patches import PHOTOGRAPHS
 from pe_lightning.results.checkpoint_files import locate, read_checkpoint

@@ -14,8 +14,8 @@ import lazy_loader
 if TYPE_CHECKING:
     from pe_fill import xarray
     from pe_fill.datamodules import LabelledDataModule, PointsDataModule
-    from pe_fill.estimators.filling import fill
     from pe_fill.estimators.point_fit import fit_points
+    from pe_fill.filling import fill
     from pe_fill.modules import Adaptive, Local
     from pe_fill.sparse.module import SparseLinear
 
@@ -39,7 +39,7 @@ __getattr__, __dir__, _ = lazy_loader.attach(
     {"xarray"},
     {
         "datamodules": ["LabelledDataModule", "PointsDataModule"],
-        "estimators.filling": ["fill"],
+        "filling": ["fill"],
         "estimators.point_fit": ["fit_points"],
         "modules": ["Adaptive", "Local"],
         "sparse.module": ["SparseLinear"],

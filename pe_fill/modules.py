@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pe_fill.checks import SHIPPED
 from pe_fill.estimators.adaptive import AdaptiveFit
 from pe_fill.estimators.local import PretrainedInterpolator
+from pe_fill.request import SHIPPED
 from pe_lightning.encoders import Encoder
 from pe_lightning.registry import Described
 from pe_lightning.training import EstimatorModule

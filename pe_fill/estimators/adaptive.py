@@ -12,11 +12,11 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import torch
 from torch import Tensor
 
-from pe_fill.checks import SHIPPED
 from pe_fill.estimators.priors import NO_PRIOR, prior_of, read_prior
 from pe_fill.estimators.samples import SampledField, TrainedSamples, described_encoder
 from pe_fill.networks.bank import AnisotropicKernels
 from pe_fill.networks.local import LocalFrames, LocalGrid, LocalPrior, local_field, spaced_axes
+from pe_fill.request import SHIPPED
 from pe_fill.solvers.adaptive import RIDGES, AdaptiveGrid
 from pe_fill.solvers.adaptive_line import AdaptiveLine, spline_predictable_axes
 from pe_fill.solvers.adaptive_points import NOISE_RIDGES, RIDGE, AdaptivePoints

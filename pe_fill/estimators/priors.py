@@ -12,9 +12,9 @@ from typing import Any, Literal, overload
 import torch
 from torch import Tensor
 
-from pe_fill.checks import SHIPPED
 from pe_fill.networks.cells import CellPrior
 from pe_fill.networks.local import LocalPrior
+from pe_fill.request import SHIPPED
 from pe_lightning.errors import InputError
 from pe_lightning.estimators.base import fits_of
 from pe_lightning.results.checkpoint_files import read_checkpoint

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pe_fill.solvers.gaps import has_wide_gaps
+from pe_fill.mixture.gaps import has_wide_gaps
 from pe_fill.solvers.point_level import PointLevel
 
 KNOWN_DISTANCE = 1e-3

@@ -1,4 +1,4 @@
-"""Methods that predict missing samples: the members of a mixture (:mod:`~pe_fill.solvers.gap_mixture`)."""
+"""Methods that predict missing samples: the members of a mixture (:mod:`~pe_fill.mixture.gap_mixture`)."""
 
 from __future__ import annotations
 

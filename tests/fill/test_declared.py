@@ -15,7 +15,7 @@ import pytest
 import tifffile
 from source_checks import refused, stored
 
-from pe_fill.estimators.filling import fill, read_file
+from pe_fill.filling import fill, read_file
 from pe_fill.formats.editable import valid_values
 from pe_fill.formats.labelled import LabelledSource, edit_labelled
 from pe_lightning.errors import InputError

@@ -13,11 +13,12 @@ from PIL import Image
 
 import pe_fill
 import pe_lightning
-from pe_fill import checks
-from pe_fill.estimators import enlarging, filling
-from pe_fill.estimators.filling import Filled, fill
+from pe_fill import memory
+from pe_fill.filling import fill
+from pe_fill.mixture.gap_mixture import GapMixture
 from pe_fill.networks.drawing import draw_words
-from pe_fill.solvers.gap_mixture import GapMixture
+from pe_fill.plans import signal
+from pe_fill.results.filled import Filled
 from pe_lightning.encoders import Encoder, create
 from pe_lightning.errors import InputError
 from pe_lightning.estimators import LinearRidge
@@ -181,7 +182,7 @@ def test_wide_gaps_are_scored_by_blocks() -> None:
 
 def test_large_signals_are_scored_by_fewer_folds(monkeypatch: pytest.MonkeyPatch) -> None:
     levels, mask = damaged(20, 20, 1)
-    monkeypatch.setattr(filling, "MAX_FOLD_SAMPLES", 2 * int((~mask).sum()))
+    monkeypatch.setattr(signal, "MAX_FOLD_SAMPLES", 2 * int((~mask).sum()))
     found = fill(levels, mask, model=exact).signals[0]
     assert found.protocol.startswith("2 of 5 ")
     assert found.score is not None
@@ -213,7 +214,7 @@ def test_smoothing_changes_known_samples_too(side: int, lost: float, least: floa
 
 def test_more_samples_than_the_memory_holds_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     levels, mask = damaged()
-    monkeypatch.setattr(checks, "free_memory", lambda: 1000)
+    monkeypatch.setattr(memory, "free_memory", lambda: 1000)
     with pytest.raises(InputError, match=r"of 150 known samples takes about .* fill a part of the file"):
         fill(levels, mask, folds="none")
 
@@ -294,7 +295,7 @@ def test_factors_of_single_axes_and_compositions() -> None:
 
 
 def test_enlargements_that_do_not_fit_in_memory_are_refused_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(enlarging, "free_memory", lambda: 10_000)
+    monkeypatch.setattr(memory, "free_memory", lambda: 10_000)
     with pytest.raises(InputError, match=r"enlarged to 80x72 takes about .* enlarge by less"):
         fill(np.zeros((40, 36)), upscale=2)
 

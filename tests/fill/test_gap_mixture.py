@@ -15,11 +15,12 @@ from scipy.interpolate import PchipInterpolator
 from skimage import data
 from torch import Tensor
 
-from pe_fill.solvers import gap_copies, gap_mixture
-from pe_fill.solvers.gap_copies import Hidden, imitated_gaps
+from pe_fill.mixture import copies as gap_copies
+from pe_fill.mixture import gap_mixture
+from pe_fill.mixture.copies import Hidden, imitated_gaps
+from pe_fill.mixture.gap_mixture import fill_gaps, least_variance
+from pe_fill.mixture.gaps import has_wide_gaps, mean_distance
 from pe_fill.solvers.gap_members import MEMBERS, Gaps, default_members
-from pe_fill.solvers.gap_mixture import fill_gaps, least_variance
-from pe_fill.solvers.gaps import has_wide_gaps, mean_distance
 from pe_fill.solvers.local_fourier import smooth_continuation
 
 Array = NDArray[Any]

@@ -11,8 +11,9 @@ import torch
 from scipy.ndimage import gaussian_filter
 from torch import Tensor
 
-from pe_fill.estimators.filling import fill
-from pe_fill.solvers import gap_copies, motion
+from pe_fill.filling import fill
+from pe_fill.mixture import copies as gap_copies
+from pe_fill.solvers import motion
 from pe_fill.solvers.gap_members import MEMBERS, Gaps, default_members
 from pe_fill.solvers.motion import frame_flow
 

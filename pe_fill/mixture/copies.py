@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from scipy.ndimage import distance_transform_edt
 from torch import Tensor
 
-from pe_fill.solvers.gap_patterns import pattern_copies
-from pe_fill.solvers.gaps import Mask, mean_distance, one_sided, slab_axis, surroundings
+from pe_fill.mixture.gaps import Mask, mean_distance, one_sided, slab_axis, surroundings
+from pe_fill.mixture.patterns import pattern_copies
 
 MAX_WINDOW = 1 << 20
 """Samples of the part of a grid in which a copy of the gaps is placed."""

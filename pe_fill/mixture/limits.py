@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TypeAlias
 
@@ -10,7 +11,9 @@ from numpy.typing import NDArray
 from scipy.ndimage import distance_transform_edt, grey_opening
 
 from pe_fill.formats.point_axes import Limit, length_of
-from pe_fill.solvers.gaps import known_around
+from pe_fill.mixture.gaps import known_around
+from pe_fill.request import check_limit
+from pe_lightning.errors import InputError
 from pe_lightning.signals import Axis
 
 Mask: TypeAlias = NDArray[np.bool_]
@@ -28,7 +31,8 @@ def beyond_limits(missing: Mask, axes: Sequence[Axis], max_gap: Limit | None, ma
         length, of_time = length_of("max_gap", max_gap)
         limits = [_in_samples(axis, length) for axis in axes] if of_time else [length] * missing.ndim
         sides = [min(int(limit + 1e-9) + 1, n) if limit else 1 for limit, n in zip(limits, missing.shape, strict=True)]
-        beyond |= grey_opening(missing.astype(np.uint8), tuple(sides), mode="constant").astype(bool)
+        wrapped, inner = _wrapped(missing, axes, sides)
+        beyond |= grey_opening(wrapped.astype(np.uint8), tuple(sides), mode="constant").astype(bool)[inner]
     if max_distance is not None:
         length, of_time = length_of("max_distance", max_distance)
         if of_time:
@@ -38,8 +42,24 @@ def beyond_limits(missing: Mask, axes: Sequence[Axis], max_gap: Limit | None, ma
             before, after = known_around(~missing, place, times)
             beyond |= missing & (np.minimum(times - before, after - times) > length * (1 + 1e-9))
         else:
-            beyond |= missing & (distance_transform_edt(missing) > length)
+            wrapped, inner = _wrapped(missing, axes, [math.ceil(length)] * missing.ndim)
+            beyond |= missing & (distance_transform_edt(wrapped)[inner] > length)
     return beyond
+
+
+def _wrapped(missing: Mask, axes: Sequence[Axis], sides: Sequence[int]) -> tuple[Mask, tuple[slice, ...]]:
+    """Missing samples with up to so many of the other end around those of periodic axes, and where they are in it."""
+    margins = [min(side, n) if axis.periodic else 0 for axis, side, n in zip(axes, sides, missing.shape, strict=False)]
+    margins = margins or [0] * missing.ndim
+    inner = tuple(slice(margin, margin + n) for margin, n in zip(margins, missing.shape, strict=True))
+    return np.pad(missing, [(margin, margin) for margin in margins], "wrap"), inner
+
+
+def check_dates(axes: Sequence[Axis], max_gap: Limit | None, max_distance: Limit | None) -> None:
+    """Refuses limits that are lengths of time without one axis of dates."""
+    for name, limit in (("max_gap", max_gap), ("max_distance", max_distance)):
+        if check_limit(name, limit) and sum(axis.time for axis in axes) != 1:
+            raise InputError(f"{name} {limit!r} is for files with one axis of dates: give a number of samples")
 
 
 def _in_samples(axis: Axis, seconds: float) -> float:

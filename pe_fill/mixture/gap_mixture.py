@@ -25,11 +25,11 @@ from numpy.typing import NDArray
 from scipy.ndimage import distance_transform_edt, gaussian_filter, map_coordinates
 from torch import Tensor
 
+from pe_fill.mixture.carried_errors import carried_over, slab_changes
+from pe_fill.mixture.copies import Hidden
+from pe_fill.mixture.gaps import one_sided, slab_axis
 from pe_fill.solvers.calibration import normal_quantile
-from pe_fill.solvers.gap_copies import Hidden
-from pe_fill.solvers.gap_errors import carried_over, slab_changes
 from pe_fill.solvers.gap_members import MEMBERS, ORDERS, Gaps, Member, continuation, is_dense
-from pe_fill.solvers.gaps import one_sided, slab_axis
 from pe_lightning.linalg.threads import side_by_side, sized_threads
 
 Array = NDArray[np.float64]
@@ -102,7 +102,7 @@ def fill_gaps(
     """Predicts missing samples of ``(N_1, ..., N_D, C)`` by a mixture of members, computed side by side.
 
     ``others`` are members by name besides :data:`~pe_fill.solvers.gap_members.MEMBERS`. ``hidden`` are known samples that
-    each held-out fit hides (:func:`~pe_fill.solvers.gap_copies.imitated_gaps`). ``wanted`` are the missing samples that are
+    each held-out fit hides (:func:`~pe_fill.mixture.copies.imitated_gaps`). ``wanted`` are the missing samples that are
     predicted, by default all.
     """
     wanted = ~known if wanted is None else wanted

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pe_fill.solvers.gaps import Array, Mask, surroundings
+from pe_fill.mixture.gaps import Array, Mask, surroundings
 
 DISTANCES, LEAST_TRIPLES = (1, 2, 3, 4, 6, 8, 12, 16), 30
 """Distances at which neighbours predict known samples, and the fewest predictions of a mean error."""

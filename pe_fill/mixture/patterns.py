@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_fill.solvers.gaps import Mask, surroundings
+from pe_fill.mixture.gaps import Mask, surroundings
 
 MAX_PERIOD, REGULAR = 8, 0.9
 """Samples after which a regular pattern repeats, at most, and the least share of its samples that do."""

@@ -20,13 +20,11 @@ from PIL import Image
 from torch import Tensor
 from torch.nn import functional
 
+from pe_fill.mixture.gap_mixture import least_variance
 from pe_fill.networks.cells import CellPrior
-from pe_fill.solvers.gap_mixture import least_variance
-from pe_lightning.errors import InputError, show_bytes
 from pe_lightning.estimators import Field
 from pe_lightning.linalg.threads import sized_threads
 from pe_lightning.signals import grid_axes
-from pe_lightning.signals.validation import free_memory
 
 Enlarger = Callable[[Tensor], Tensor]
 """Means over cells ``(n_1, ..., n_D, C)`` -> means over their parts ``(f_1 n_1, ..., f_D n_D, C)``."""
@@ -36,8 +34,6 @@ MARGIN = 2
 """Samples at the edges of a reduced signal that weights and scores leave out."""
 NEGLIGIBLE_ERROR = 1e-6
 """Errors of means that are left, of values in [0, 1]."""
-BYTES_PER_VALUE, BYTES_PER_CELL = 28, 220
-"""Memory of each value of the result and of the source, of all copies that are held at once."""
 
 _report: ContextVar[Callable[[float], None]] = ContextVar("report", default=lambda share: None)
 
@@ -127,17 +123,6 @@ def repeated(values: Tensor, factors: Sequence[int]) -> Tensor:
     for axis, factor in enumerate(factors):
         values = values.repeat_interleave(factor, axis)
     return values
-
-
-def check_enlarging_memory(name: str, shape: Sequence[int], factors: Sequence[int]) -> None:
-    """Refuses an enlargement of values ``(n_1, ..., n_D, C)`` that would not fit in the free memory."""
-    sizes = [n * f for n, f in zip(shape, factors, strict=False)]
-    needed, free = math.prod(sizes) * shape[-1] * BYTES_PER_VALUE + math.prod(shape) * BYTES_PER_CELL, free_memory()
-    if needed > free:
-        raise InputError(
-            f"{name!r} enlarged to {'x'.join(map(str, sizes))} takes about {show_bytes(needed)} of memory, and "
-            f"{show_bytes(free)} are free: enlarge by less, or crops of it one after another"
-        )
 
 
 def reduced(values: Tensor, factors: Sequence[int]) -> Tensor:
