@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 import pe_fill
+from pe_fill.members.patch_mixture import SIDE, PatchMixture, closest, oriented
 from pe_fill.networks.cells import turns
 from pe_fill.networks.patches import PHOTOGRAPHS, PatchDataModule
-from pe_fill.solvers.patch_mixture import SIDE, PatchMixture, closest, oriented
 
 WEIGHTS = Path(pe_fill.__file__).parent / "estimators" / "weights" / "patches.pt"
 LEAST_CONTRAST = 0.01

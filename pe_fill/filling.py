@@ -10,17 +10,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pe_fill.estimators.series import SEASONAL
 from pe_fill.formats.editable import EditableFile
 from pe_fill.formats.in_memory import AnyMask, edit_memory
 from pe_fill.formats.original import read_original
 from pe_fill.formats.point_axes import Limit, periods_of_grid
+from pe_fill.members.seasonal import SEASONAL
+from pe_fill.members.table import MEMBERS, REMOVED
 from pe_fill.mixture.limits import check_dates
 from pe_fill.plans.signal import FilledSignal, Frame, Signal
 from pe_fill.plans.table import fill_signal
 from pe_fill.request import SHIPPED, FillRequest, FoldsLike, ModelName
 from pe_fill.results.filled import Filled
-from pe_fill.solvers.gap_members import MEMBERS
 from pe_lightning.errors import InputError
 from pe_lightning.estimators import Fits
 from pe_lightning.linalg.threads import one_blas_thread
@@ -96,10 +96,10 @@ def fill(
             few samples are known.
         grow: Pixels by which missing samples of pictures and frames grow, because damage has soft edges. ``None``: 3 where
             the file is a JPEG, which spreads damage around it, else 0.
-        members: Methods of the mixture: some of ``adaptive``, ``autoregressive`` (rows), ``biharmonic`` (pictures),
-            ``cubic``, ``delaunay`` (pictures), ``fourier``, ``kriging``, ``motion`` (lost frames), ``neighbours`` and
-            ``pchip`` (along the first axis, as between frames), ``patches`` (pictures), ``seasonal`` (rows with a period)
-            and ``thin_plate``. By default the ones that suit the axes and numbers of samples.
+        members: Methods of the mixture: some of ``autoregressive`` (rows), ``biharmonic`` (pictures), ``cubic``,
+            ``delaunay`` (pictures), ``fourier``, ``kriging``, ``motion`` (lost frames), ``neighbours`` (along the first
+            axis, as between frames), ``patches`` (pictures) and ``seasonal`` (rows with a period). By default the ones that
+            suit the axes and numbers of samples.
         key: Name of the array of an HDF5 file that has several.
         noise: With ``smooth``, of pictures: the standard deviation of the noise in the units of the values. By default it
             is found, white and equal in all channels.
@@ -151,6 +151,8 @@ def filled_by(values: Source, missing: AnyMask, request: FillRequest) -> Filled:
 def fill_file(original: EditableFile, request: FillRequest, shape: tuple[int, ...] | None = None) -> Filled:
     """The missing samples of signals that are read, filled as requested; ``shape`` is that of an array in memory."""
     for name in request.members or ():
+        if name in REMOVED:
+            raise InputError(f"{name!r} is no member any more, as mixtures are as good without it: leave it out")
         choice("members", name, (*MEMBERS, SEASONAL))
     stack, marked, enlarges = original.values, original.missing, request.enlarges
     moved = shape is not None and request.axes is None and channels_first(shape)

@@ -20,7 +20,7 @@ class Adaptive(EstimatorModule):
     samples nearby from the other samples. Nothing is trained: fit it with ``max_steps: 0``.
 
     Samples on a grid of one axis are interpolated instead, unless ``noise`` is ``auto``: by splines of many degrees,
-    weighted by their leave-one-out errors (:mod:`pe_fill.solvers.adaptive_line`); only ``noise`` then has an effect. Such
+    weighted by their leave-one-out errors (:mod:`pe_fill.adaptive.line`); only ``noise`` then has an effect. Such
     splines first interpolate axes of larger grids that they predict far better than linear interpolation, or than the bank
     in three axes.
 

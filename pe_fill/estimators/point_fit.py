@@ -15,12 +15,12 @@ import torch
 from scipy.spatial import cKDTree
 from torch import Tensor
 
+from pe_fill.adaptive.points import MIN_SAMPLES
 from pe_fill.estimators.adaptive import AdaptiveFit
 from pe_fill.formats.point_axes import is_searched, without_seasons
 from pe_fill.formats.points import Duplicates, PointArrays, PointSource, names_of
+from pe_fill.kriging.seasons import SeasonalMean, find_periods
 from pe_fill.results.maps import PointMap
-from pe_fill.solvers.adaptive_points import MIN_SAMPLES
-from pe_fill.solvers.seasons import SeasonalMean, find_periods
 from pe_lightning.encoders import EncoderLike, automatic_width, with_seed
 from pe_lightning.errors import InputError
 from pe_lightning.estimators import Field, Fits, LinearRidge

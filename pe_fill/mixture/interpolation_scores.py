@@ -9,7 +9,7 @@ import torch
 from scipy.ndimage import distance_transform_edt
 from torch import Tensor
 
-from pe_fill.mixture.gap_mixture import HeldOut
+from pe_fill.mixture.mixture import HeldOut
 from pe_lightning.errors import InputError
 from pe_lightning.estimators.folds import FoldScore
 from pe_lightning.evaluation.baselines import baselines, interpolate

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from pe_fill.plans.model import by_fit
 from pe_fill.plans.signal import Outcome, Signal, complete, read_quietly
-from pe_fill.solvers.patch_noise import MIN_PIXELS, mixed_denoising, remove_noise
 from pe_fill.sparse.estimator import SparseOptions, SparseRidge
+from pe_fill.sparse.patch_noise import MIN_PIXELS, mixed_denoising, remove_noise
 from pe_lightning.errors import InputError
 from pe_lightning.estimators import Field, LinearRidge
 from pe_lightning.signals import Signals

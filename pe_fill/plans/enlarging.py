@@ -20,7 +20,7 @@ from PIL import Image
 from torch import Tensor
 from torch.nn import functional
 
-from pe_fill.mixture.gap_mixture import least_variance
+from pe_fill.mixture.weights import least_variance
 from pe_fill.networks.cells import CellPrior
 from pe_lightning.estimators import Field
 from pe_lightning.linalg.threads import sized_threads

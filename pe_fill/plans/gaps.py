@@ -7,13 +7,14 @@ from itertools import islice
 import numpy as np
 import torch
 
-from pe_fill.estimators.series import SEASONAL, SeasonalMember
+from pe_fill.members.member import Member
+from pe_fill.members.seasonal import SEASONAL, SeasonalMember
+from pe_fill.members.table import MEMBERS, default_members
 from pe_fill.memory import check_fit_memory
 from pe_fill.mixture.copies import Hidden, imitated_gaps
-from pe_fill.mixture.gap_mixture import fill_gaps
 from pe_fill.mixture.interpolation_scores import interpolated_gaps
+from pe_fill.mixture.mixture import fill_gaps
 from pe_fill.plans.signal import NO_FOLDS, Outcome, Signal
-from pe_fill.solvers.gap_members import AXES, Member, default_members
 from pe_lightning.errors import InputError
 from pe_lightning.signals.distributed import rank_zero_info, without_notices
 
@@ -69,7 +70,7 @@ def _members(signal: Signal) -> tuple[list[str], dict[str, Member], tuple[float,
     """The names of the members, those that are made for this row, and its periods."""
     given, axes = signal.request.members, len(signal.grid)
     for name in given or ():
-        if axes not in (allowed := AXES.get(name, (axes,))):
+        if name in MEMBERS and axes not in (allowed := MEMBERS[name].axes):
             raise InputError(
                 f"the member {name!r} fills signals of {' or '.join(map(str, allowed))} axes; {signal.name!r} has {axes}: "
                 "leave it out"
@@ -79,7 +80,9 @@ def _members(signal: Signal) -> tuple[list[str], dict[str, Member], tuple[float,
     if axes == 1 and (given is None or SEASONAL in names):
         periods = signal.periods
         in_samples = [period * signal.grid[0] for period in periods]
-        others = {SEASONAL: SeasonalMember(signal.unit, torch.from_numpy(~signal.unknown), in_samples)} if periods else {}
+        if periods:
+            seasonal = SeasonalMember(signal.unit, torch.from_numpy(~signal.unknown), in_samples)
+            others = {SEASONAL: Member(seasonal, (1,))}
         names += [] if SEASONAL in names else [*others]
     if SEASONAL in names and not others:
         raise InputError(f"{signal.name!r} has no period for the member {SEASONAL!r}: leave it out, or give periodic")

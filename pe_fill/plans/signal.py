@@ -14,17 +14,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pe_fill.adaptive.point_level import NUM_NEIGHBOURS
 from pe_fill.estimators.adaptive import AdaptiveFit
-from pe_fill.estimators.series import MAX_SEASONAL
+from pe_fill.kriging.seasons import find_periods
+from pe_fill.members.seasonal import MAX_SEASONAL
 from pe_fill.memory import check_fit_memory
-from pe_fill.mixture.gap_mixture import GapMixture
 from pe_fill.mixture.gaps import has_wide_gaps, mean_distance
 from pe_fill.mixture.limits import beyond_limits
+from pe_fill.mixture.mixture import GapMixture
 from pe_fill.plans.enlarging import Enlargement
 from pe_fill.request import FillRequest
-from pe_fill.solvers.patch_noise import noise_level
-from pe_fill.solvers.point_level import NUM_NEIGHBOURS
-from pe_fill.solvers.seasons import find_periods
+from pe_fill.sparse.patch_noise import noise_level
 from pe_lightning.encoders import automatic_width, with_seed
 from pe_lightning.errors import InputError
 from pe_lightning.estimators import Field, Fits, LinearRidge

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from pe_fill.adaptive.point_level import NUM_NEIGHBOURS
 from pe_fill.plans import cells, denoise, gaps, model, series
 from pe_fill.plans.signal import Outcome, Signal
-from pe_fill.solvers.patch_noise import MIN_PIXELS
-from pe_fill.solvers.point_level import NUM_NEIGHBOURS
+from pe_fill.sparse.patch_noise import MIN_PIXELS
 from pe_lightning.errors import InputError
 
 

@@ -285,7 +285,7 @@ def _targets(paths: list[str], out: Path, several: bool) -> list[Path]:
 def _report(filled: Filled, path: str, own: str, verbose: bool) -> None:
     """Prints how much was missing, the members of mixtures, and a table of scores for each signal."""
     from pe_fill.formats.point_axes import ROW
-    from pe_fill.mixture.gap_mixture import GapMixture
+    from pe_fill.mixture.mixture import GapMixture
     from pe_fill.plans.enlarging import Enlargement
 
     for signal in filled.signals[:MAX_TABLES]:

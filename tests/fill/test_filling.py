@@ -15,7 +15,7 @@ import pe_fill
 import pe_lightning
 from pe_fill import memory
 from pe_fill.filling import fill
-from pe_fill.mixture.gap_mixture import GapMixture
+from pe_fill.mixture.mixture import GapMixture
 from pe_fill.networks.drawing import draw_words
 from pe_fill.plans import signal
 from pe_fill.results.filled import Filled
@@ -149,10 +149,10 @@ def test_rows_pictures_and_cubes(shape: tuple[int, ...]) -> None:
 
 def test_members_are_named_and_their_weights_reported() -> None:
     levels, mask = damaged(24, 24)
-    found = fill(levels, mask, members=["fourier", "thin_plate"], std=True)
+    found = fill(levels, mask, members=["fourier", "cubic"], std=True)
     mixture = found.signals[0].model
     assert isinstance(mixture, GapMixture)
-    assert list(mixture.weights) == ["fourier", "thin_plate"]
+    assert list(mixture.weights) == ["fourier", "cubic"]
     np.testing.assert_allclose(sum(mixture.weights.values()), 1)
     np.testing.assert_array_equal(found.values[~mask], levels[~mask])
     assert found.std is not None
@@ -346,7 +346,7 @@ def bayer(shape: tuple[int, int]) -> NDArray[np.bool_]:
         (np.zeros((9, 9)), {"encoder": "gau", "model": "adaptive"}, "set model to exact"),
         (np.zeros((9, 9)), {"pretrained": "photos", "upscale": 2}, "unknown prior 'photos'"),
         ("nothing.png", {}, "no such file or folder"),
-        (np.eye(9), {"missing": np.eye(9, dtype=bool), "members": ["wavelet"]}, "members must be one of adaptive"),
+        (np.eye(9), {"missing": np.eye(9, dtype=bool), "members": ["wavelet"]}, "members must be one of autoregressive"),
         (np.eye(9), {"missing": 0, "members": ["fourier"], "model": "exact"}, "without model, smooth and upscale"),
         (np.array([0.1, 0.2, np.nan, 0.4, 0.5, 0.6]), {"axes": 1, "model": "adaptive"}, "needs more samples than 5"),
         (np.eye(9), {"missing": 0, "std": True, "smooth": True}, "leave out smooth and upscale"),

@@ -8,11 +8,11 @@ import pytest
 import torch
 
 import pe_fill
-from pe_fill.estimators.series import SeasonalMember
 from pe_fill.formats.point_axes import periods_of_grid, periods_of_points
+from pe_fill.members.member import Gaps
+from pe_fill.members.seasonal import SeasonalMember
 from pe_fill.mixture.limits import beyond_limits, check_dates
 from pe_fill.request import FillRequest
-from pe_fill.solvers.gap_members import Gaps
 from pe_fill.verbs.fill_points import lengths_of, region_of
 from pe_lightning.__main__ import main
 from pe_lightning.errors import InputError

@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pe_fill.networks.bank import AnisotropicKernels
-from pe_fill.solvers.calibration import (
+from pe_fill.adaptive.bank import AnisotropicKernels
+from pe_fill.adaptive.calibration import (
     GAP_QUANTILE,
     KNOWN_DISTANCE,
     Calibration,
@@ -24,13 +24,13 @@ from pe_fill.solvers.calibration import (
     calibrate,
     cube_sets,
     gap_size,
-    least_error_weights,
     question_distance,
     random_sets,
 )
-from pe_fill.solvers.matern import Matern, MaternKriging
-from pe_fill.solvers.point_level import NUM_NEIGHBOURS, PointLevel
-from pe_fill.solvers.power_kriging import POWERS, PowerKriging
+from pe_fill.adaptive.point_level import NUM_NEIGHBOURS, PointLevel
+from pe_fill.kriging.matern import Matern, MaternKriging
+from pe_fill.kriging.power import POWERS, PowerKriging
+from pe_fill.mixture.weights import least_error_weights
 from pe_lightning.errors import InputError
 from pe_lightning.linalg.threads import sized_threads
 
@@ -53,7 +53,7 @@ SAME_DISTANCE = 1e-6
 class AdaptivePoints:
     """One signal at scattered samples ``(P, C)``, at coordinates ``(P, D)`` in [0, 1), as a function of coordinates.
 
-    Predictions of the bank and of power variograms (:mod:`~pe_fill.solvers.power_kriging`) are mixed with weights of the
+    Predictions of the bank and of power variograms (:mod:`~pe_fill.kriging.power`) are mixed with weights of the
     least error at held-out samples, by the distance to the nearest sample. These are random samples; or cubes of samples as
     wide as the gaps, where missing samples of a grid are farther from known ones than random ones would be. A bank of one
     member is not mixed.

@@ -2,7 +2,7 @@
 
 With a period the series is the sum of harmonics, with amplitudes that may be linear in time, and of a function of time and
 phase, whose values at the same phase of other periods are near. Time and phase each have a length that is learned
-(:mod:`~pe_fill.solvers.matern`), so that a season may change slowly.
+(:mod:`~pe_fill.kriging.matern`), so that a season may change slowly.
 
 Reference: Scargle, *Studies in astronomical time series analysis II*, Astrophysical Journal 263, 1982.
 """
@@ -19,7 +19,7 @@ import torch
 from scipy.signal import lombscargle
 from torch import Tensor
 
-from pe_fill.solvers.matern import Matern, MaternKriging, learn_matern
+from pe_fill.kriging.matern import Matern, MaternKriging, learn_matern
 
 Floats = npt.NDArray[np.float64]
 

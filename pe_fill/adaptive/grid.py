@@ -1,6 +1,6 @@
 r"""The adaptive exact fit on a grid: local ridge fits by a bank of encoders, weighted by their held-out errors.
 
-Every member of :class:`~pe_fill.networks.bank.AnisotropicKernels` is a ridge regression with a free mean on the
+Every member of :class:`~pe_fill.adaptive.bank.AnisotropicKernels` is a ridge regression with a free mean on the
 samples around a point (ordinary kriging). At every trained sample each member predicts the value twice: from its neighbours
 (leave-one-out), and from samples two spacings apart, in the geometry of a prediction between samples. The weights of the
 members are :math:`(e + \epsilon)^{-\beta}` of the local mean ``e`` of these squared errors.
@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from pe_fill.networks.bank import AnisotropicKernels
-from pe_fill.solvers.weighted_rows import weighted_rows
+from pe_fill.adaptive.bank import AnisotropicKernels
+from pe_fill.adaptive.weighted_rows import weighted_rows
 
 Numbers: TypeAlias = NDArray[Any]
 NEIGHBOUR_RADIUS = 2

@@ -1,7 +1,7 @@
 """Standard deviations of the predictions of any exact fit on a grid, from its errors at samples that are held out.
 
 Their shape follows from local ordinary kriging, scaled by its local leave-one-out errors
-(:meth:`~pe_fill.solvers.adaptive_points.AdaptivePoints.std`); their size from the errors of the fit itself, made again to
+(:meth:`~pe_fill.adaptive.points.AdaptivePoints.std`); their size from the errors of the fit itself, made again to
 every second sample of each axis, so that held-out samples lie as the points between samples do, at twice the distance, and
 to every fourth, at four times the distance.
 """
@@ -14,9 +14,9 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from pe_fill.networks.bank import AnisotropicKernels
-from pe_fill.solvers.adaptive_points import RIDGE, AdaptivePoints
-from pe_fill.solvers.calibration import CalibrationSet
+from pe_fill.adaptive.bank import AnisotropicKernels
+from pe_fill.adaptive.calibration import CalibrationSet
+from pe_fill.adaptive.points import RIDGE, AdaptivePoints
 from pe_lightning.solvers.held_out import MIN_AXIS_SAMPLES
 
 

@@ -1,7 +1,7 @@
 """Local fits of a bank to one set of scattered samples, weighted by leave-one-out errors.
 
-A member of the bank is fitted to the samples around a cell (:mod:`~pe_fill.solvers.neighbourhoods`) by one
-factorisation (:mod:`~pe_fill.solvers.local_kriging`), which gives the leave-one-out errors of the samples of the cell
+A member of the bank is fitted to the samples around a cell (:mod:`~pe_fill.kriging.neighbours`) by one
+factorisation (:mod:`~pe_fill.kriging.ordinary`), which gives the leave-one-out errors of the samples of the cell
 and the predictions at its points. Only cells near the requested points are computed.
 """
 
@@ -14,11 +14,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from pe_fill.networks.bank import AnisotropicKernels
-from pe_fill.solvers.adaptive import ERROR_FLOOR, ERROR_POWER
-from pe_fill.solvers.local_kriging import LocalKriging
-from pe_fill.solvers.neighbourhoods import Neighbourhoods
-from pe_fill.solvers.power_kriging import Block, blocks_of
+from pe_fill.adaptive.bank import AnisotropicKernels
+from pe_fill.adaptive.grid import ERROR_FLOOR, ERROR_POWER
+from pe_fill.kriging.neighbours import Block, Neighbourhoods, blocks_of
+from pe_fill.kriging.ordinary import LocalKriging
 from pe_lightning.linalg.threads import side_by_side
 
 NUM_NEIGHBOURS = (12, 32, 48)

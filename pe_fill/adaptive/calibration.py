@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -11,8 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pe_fill.adaptive.point_level import PointLevel
 from pe_fill.mixture.gaps import has_wide_gaps
-from pe_fill.solvers.point_level import PointLevel
+from pe_fill.mixture.weights import TINY, ErrorQuantiles, least_error_weights, normal_quantile
 
 KNOWN_DISTANCE = 1e-3
 """Distance from a sample, in spacings, below which a point is that sample."""
@@ -26,13 +26,8 @@ MIN_GAPS, MAX_GAPS = 5, 64
 """Fewest and most cubes that are held out."""
 GAP_SHARE, MAX_GAP_SPLITS = 0.1, 4
 """Share of the samples that is held out in cubes at once, and most times that others are."""
-TAIL_STEPS = 1000
-"""Steps of the quantiles of the errors."""
 NORMAL_SHARE = 0.9
 """This share of the errors is within as many standard deviations as for a normal distribution."""
-WINDOW, MAX_WINDOWS = 100, 8
-"""Fewest held-out samples of a window of similar standard deviations, and most windows."""
-TINY = torch.finfo(torch.float32).tiny
 
 
 class CalibrationSet(NamedTuple):
@@ -65,49 +60,6 @@ class HeldOutErrors(NamedTuple):
     deviations: Callable[[], Tensor]
 
 
-class ErrorQuantiles:
-    """Quantiles of errors relative to standard deviations, both ``(H, C)``, as functions of these deviations.
-
-    Where errors grow faster than deviations do, as in smooth signals with the distance from samples, a power law is taken
-    out first; windows of samples with about the same deviation then have quantiles of their own. With ``anywhere`` quantiles
-    are the same for all deviations, where asked deviations are not among them.
-    """
-
-    def __init__(self, ratios: Tensor, deviations: Tensor, anywhere: bool) -> None:
-        place = deviations.log().mean(1)
-        self.centre, self.range = place.mean(), place.aminmax()
-        around = (place - self.centre)[:, None]
-        logs = ratios.clamp_min(1e-3 * ratios.mean(0).clamp_min(TINY)).log()
-        slope = (around * (logs - logs.mean(0))).sum(0) / (around.square().sum(0) + 0.01 * len(around))
-        self.slope = torch.zeros_like(slope) if anywhere else slope.clamp(-1.0, 1.0)
-        ratios = ratios / (around * self.slope).exp()
-        count = 1 if anywhere else min(MAX_WINDOWS, max(1, len(place) // WINDOW))
-        windows = place.argsort().tensor_split(count)
-        self.margin = 1 + 1 / len(windows[-1])
-        steps = torch.linspace(0, 1, TAIL_STEPS + 1, dtype=ratios.dtype, device=ratios.device)
-        self.places = torch.stack([place[window].mean() for window in windows])
-        self.tables = torch.stack([torch.quantile(ratios[window], steps, dim=0) for window in windows])
-        """Of windows, shares from 0 to 1 and channels, ``(W, T, C)``."""
-
-    def __call__(self, level: float, deviations: Tensor) -> Tensor:
-        """Share ``level`` of the errors are within this many of the standard deviations ``(Q, C)``: ``(Q, C)``.
-
-        Beyond the largest held-out error the tail is a normal distribution, scaled to end there.
-        """
-        last = TAIL_STEPS
-        at = min(level * self.margin * last, last - 1.0)
-        low = int(at)
-        found = self.tables[:, low].lerp(self.tables[:, low + 1], at - low)
-        if level * self.margin * last > at:
-            found = found * max(1.0, normal_quantile(level) / normal_quantile(at / last))
-        place = deviations.log().mean(1).clamp(*self.range)
-        right = torch.bucketize(place, self.places).clamp(1, max(1, len(self.places) - 1))
-        left, right = right - 1, right.clamp_max(len(self.places) - 1)
-        distance = (self.places[right] - self.places[left]).clamp_min(TINY)
-        share = ((place - self.places[left]) / distance).clamp(0, 1)[:, None]
-        return found[left].lerp(found[right], share) * ((place - self.centre)[:, None] * self.slope).exp()
-
-
 class Calibration(NamedTuple):
     """Weights of predictions of a level and sizes of their errors, by held-out samples.
 
@@ -134,11 +86,6 @@ class Calibration(NamedTuple):
         std = blended(self.shares, self.models, deviations.double())
         width = self.blend(NORMAL_SHARE, std) / normal_quantile(NORMAL_SHARE) if level is None else self.blend(level, std)
         return (self.factor * width * std).to(deviations)
-
-
-def normal_quantile(level: float) -> float:
-    """This share of the values of a normal distribution is within so many standard deviations."""
-    return float(torch.special.ndtri(torch.tensor(0.5 + level / 2, dtype=torch.float64)))
 
 
 def blended(shares: Sequence[float], models: Sequence[ErrorQuantiles], deviations: Tensor) -> Tensor:
@@ -257,31 +204,3 @@ def cube_sets(places: Tensor, side: float) -> list[CalibrationSet]:
 def are_enough(sets: Sequence[CalibrationSet]) -> bool:
     """Whether there are as many held-out samples, and samples to fit, as weights and calibration take."""
     return min(sum(len(one.held) for one in sets), *(len(one.others) for one in sets)) >= MIN_CALIBRATION
-
-
-def least_error_weights(errors: Tensor, more: Tensor) -> Tensor:
-    """Weights, not negative and with sum one, of the fewest predictions whose mean has about the least squared error.
-
-    The mean products of errors ``(M, *)`` and of errors at further samples, relative to their sums of squares, are added, so
-    that weights by few samples are close to weights by all.
-    """
-    tiny, count = torch.finfo(torch.float64).tiny, len(errors)
-    product = torch.zeros(count, count, dtype=torch.float64)
-    for part in (errors, more):
-        flat = part.double().flatten(1).cpu()
-        flat = flat / flat.square().sum().sqrt().clamp_min(tiny**0.25)
-        product += flat @ flat.T
-    product.diagonal().add_(1e-9 * product.trace() + tiny)
-    best = []
-    for size in range(1, count + 1):
-        least = math.inf, torch.zeros(count, dtype=torch.float64)
-        for some in map(list, itertools.combinations(range(count), size)):
-            solution = torch.linalg.solve(product[some][:, some], torch.ones(size, dtype=torch.float64))
-            weights = torch.zeros_like(least[1])
-            weights[some] = solution / solution.sum()
-            error = float(weights @ product @ weights)
-            if bool((weights >= 0).all()) and error < least[0]:
-                least = error, weights
-        best.append(least)
-    limit = 1.005 * min(error for error, _ in best)
-    return next(weights for error, weights in best if error <= limit).to(errors.device)

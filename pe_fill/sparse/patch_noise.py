@@ -1,4 +1,4 @@
-r"""Noise of pictures: its level, and its removal, by the mixture of patches of :mod:`pe_fill.solvers.patch_mixture`.
+r"""Noise of pictures: its level, and its removal, by the mixture of patches of :mod:`pe_fill.members.patch_mixture`.
 
 A patch minus its mean is a component :math:`\Sigma_k` at a contrast ``s`` plus noise :math:`N`, with the covariance
 :math:`s^2 \Sigma_k + N`.
@@ -24,8 +24,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from pe_fill.members.patch_mixture import NUGGET, SIDE, shipped_patches
 from pe_fill.networks.cells import turns
-from pe_fill.solvers.patch_mixture import NUGGET, SIDE, shipped_patches
 from pe_fill.sparse.denoise import denoise
 from pe_fill.sparse.lifting import channel_rotation, rotated
 from pe_lightning.linalg.threads import in_turns

@@ -1,4 +1,4 @@
-"""Standard deviations of linear fits, from errors at samples that are held out (:mod:`pe_fill.solvers.uncertainty`)."""
+"""Standard deviations of linear fits, from errors at samples that are held out (:mod:`pe_fill.adaptive.uncertainty`)."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pe_fill.networks.bank import AnisotropicKernels
-from pe_fill.solvers.adaptive_points import MIN_SAMPLES, RIDGE, AdaptivePoints
-from pe_fill.solvers.uncertainty import uncertainty_of_grid
+from pe_fill.adaptive.bank import AnisotropicKernels
+from pe_fill.adaptive.points import MIN_SAMPLES, RIDGE, AdaptivePoints
+from pe_fill.adaptive.uncertainty import uncertainty_of_grid
 from pe_lightning.encoders import Encoder
 from pe_lightning.encoders.cells import resized
 from pe_lightning.encoders.resolution import keeps_its_arguments, shrunk_arguments

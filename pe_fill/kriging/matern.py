@@ -23,9 +23,8 @@ from scipy.optimize import minimize
 from scipy.spatial import cKDTree
 from torch import Tensor
 
-from pe_fill.solvers.local_kriging import LocalKriging
-from pe_fill.solvers.neighbourhoods import split_by_medians
-from pe_fill.solvers.power_kriging import MAX_NUMBERS, in_groups, neighbours_around, squared_distances
+from pe_fill.kriging.neighbours import MAX_NUMBERS, in_groups, neighbours_around, split_by_medians, squared_distances
+from pe_fill.kriging.ordinary import LocalKriging
 from pe_lightning.linalg.threads import sized_threads
 
 SMOOTHNESS = (1.5, 0.5, 2.5, math.inf)

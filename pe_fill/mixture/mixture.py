@@ -14,7 +14,6 @@ Far from all known samples members have nothing to continue: they pass into a sm
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -22,34 +21,30 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.ndimage import distance_transform_edt, gaussian_filter, map_coordinates
+from scipy.ndimage import distance_transform_edt
 from torch import Tensor
 
+from pe_fill.members.continuation import continuation
+from pe_fill.members.member import FAILURES, Gaps, Member
+from pe_fill.members.table import MEMBERS, is_dense
 from pe_fill.mixture.carried_errors import carried_over, slab_changes
 from pe_fill.mixture.copies import Hidden
 from pe_fill.mixture.gaps import one_sided, slab_axis
-from pe_fill.solvers.calibration import normal_quantile
-from pe_fill.solvers.gap_members import MEMBERS, ORDERS, Gaps, Member, continuation, is_dense
+from pe_fill.mixture.weights import LEAST_BIN, BinnedDeviations, Moments, best_share, least_variance, local_moments
 from pe_lightning.linalg.threads import side_by_side, sized_threads
 
 Array = NDArray[np.float64]
 
+PRIOR_GAPS = 25.0
+"""Gaps of mean width that the mean of the moments over all imitated gaps counts as."""
 MARGIN, MARGIN_STEP = 64, 16
 """Samples around wanted ones that members see, and the unit of the start of their part of the grid."""
 MAX_PART = 1536
 """Pixels per side of the parts of a picture that are predicted one after another."""
 AT_ONCE = 1 << 17
 """Samples whose weights are computed at a time."""
-SHRINKAGE, PRIOR_GAPS = 0.1, 25.0
-"""Share of the mean over all imitated gaps in the moments, and gaps of mean width that this mean counts as besides."""
-RIDGE = 0.03
-"""Added to the diagonal of the moments, relative to it."""
 LEAST_SHARE = 0.06
 """Mean weight at hidden samples below which a member is left out."""
-BINS, LEAST_BIN = 6, 40
-"""Bins of the distance from known samples with deviations of their own, and fewest hidden samples of a bin."""
-COVERAGE = 0.9
-"""Share of the errors within as many standard deviations as this share of a normal distribution."""
 FAR = {1: (96.0, 192.0), 2: (10.0, 16.0), 3: (10.0, 16.0)}
 """Distances from known samples between which members pass into a smooth continuation, by number of axes."""
 
@@ -101,7 +96,7 @@ def fill_gaps(
 ) -> GapMixture:
     """Predicts missing samples of ``(N_1, ..., N_D, C)`` by a mixture of members, computed side by side.
 
-    ``others`` are members by name besides :data:`~pe_fill.solvers.gap_members.MEMBERS`. ``hidden`` are known samples that
+    ``others`` are members by name besides :data:`~pe_fill.members.table.MEMBERS`. ``hidden`` are known samples that
     each held-out fit hides (:func:`~pe_fill.mixture.copies.imitated_gaps`). ``wanted`` are the missing samples that are
     predicted, by default all.
     """
@@ -236,7 +231,7 @@ def _mixture(
         single = kept[int((every[kept] - torch.cat(truths)).square().mean((1, 2)).argmin())]
     while True:
         errors = [(some[kept] - truth, index) for some, truth, index in zip(predictions, truths, where, strict=True)]
-        moments = [_Moments(*each, known.shape) for each in errors]
+        moments = [Moments(*each, known.shape) for each in errors]
         mixed, variances, shares = [], [], np.zeros(len(kept))
         for number, (predicted, index) in enumerate(zip(predictions, where, strict=True)):
             values_there, variance, share = _mixed(
@@ -252,10 +247,10 @@ def _mixture(
 
     flat, std, shares, trust = flat.clone(), torch.zeros_like(flat), np.zeros(len(kept)), 1.0
     if mixed:
-        trust = _trust(torch.cat(mixed), every[single], torch.cat(truths))
+        trust = best_share(torch.cat(mixed), every[single], torch.cat(truths))
         mixed = [found[single].lerp(some, trust) for found, some in zip(predictions, mixed, strict=True)]
         left = torch.cat([a - b for a, b in zip(mixed, truths, strict=True)]).abs().cpu().numpy()
-        scale = _Deviations(left, np.concatenate(variances), np.concatenate(distances))
+        scale = BinnedDeviations(left, np.concatenate(variances), np.concatenate(distances))
     num_missing = max(1, int(wanted.sum()))
     for some in _divided(wanted):
         task = gaps(known, _around(some, periodic), some, [members[number] for number in kept])
@@ -285,13 +280,6 @@ def _mixture(
     )
 
 
-def _trust(mixed: Tensor, single: Tensor, truth: Tensor) -> float:
-    """Share of the mixture, besides its best member, with the least squared error at hidden samples, in [0, 1]."""
-    difference = (mixed - single).double()
-    square = float(difference.square().sum())
-    return min(max(float((difference * (truth - single)).sum()) / square, 0.0), 1.0) if square > 0 else 1.0
-
-
 def _around(wanted: Tensor, periodic: Sequence[bool], within: tuple[slice, ...] = ()) -> tuple[slice, ...]:
     """The part of a grid, or of a part of it, around wanted samples: whole rows, and all of periodic axes."""
     if any(along.step for along in within):  # few samples
@@ -319,11 +307,11 @@ def _divided(wanted: Tensor) -> Iterator[Tensor]:
             yield inside
 
 
-def _mixed(predicted: Tensor, moments: Sequence[_Moments], index: Tensor, prior_count: float) -> tuple[Tensor, Array, Array]:
+def _mixed(predicted: Tensor, moments: Sequence[Moments], index: Tensor, prior_count: float) -> tuple[Tensor, Array, Array]:
     """The mixture of members ``(M, H, C)``: values ``(H, C)``, their variance ``(H,)``, and mean weights ``(M,)``."""
     values, variances, total = torch.empty_like(predicted[0]), np.empty(len(index)), np.zeros(len(predicted))
     for some in torch.split(torch.arange(len(index)), AT_ONCE):
-        weights, variances[some.numpy()] = least_variance(_local(moments, index[some], len(predicted), prior_count))
+        weights, variances[some.numpy()] = least_variance(local_moments(moments, index[some], len(predicted), prior_count))
         values[some] = torch.einsum("hm,mhc->hc", torch.from_numpy(weights).to(predicted), predicted[:, some])
         total += weights.sum(0)
     return values, variances, total / max(len(index), 1)
@@ -342,7 +330,7 @@ def _predict(
         name, some = item
         try:
             return methods[name](some)[some.wanted]
-        except (ArithmeticError, IndexError, RuntimeError, ValueError) as error:  # such as known samples on one line
+        except FAILURES as error:
             failed[name] = str(error).partition("\n")[0]
             return some.values.new_full((int(some.wanted.sum()), some.values.shape[-1]), torch.nan)
 
@@ -359,101 +347,10 @@ def _predict(
         near, far = FAR[some.known.ndim]
         if len(distance) and distance.max() > near:
             share = torch.from_numpy((distance - near) / (far - near)).to(found).clamp(0, 1)[:, None]
-            orders = torch.tensor([ORDERS.get(name, 1) for name in members])
+            orders = torch.tensor([methods[name].order for name in members])
             for order in sorted({1, 2} & set(orders.tolist())):
                 smooth = continuation(some.values, some.known, order)[some.wanted]
                 found[orders == order] = found[orders == order].lerp(smooth, share)
         predictions.append(found)
         distances.append(distance)
     return predictions, distances
-
-
-# -- weights ------------------------------------------------------------------------------------------------------------
-
-
-class _Moments:
-    """Products of the members' errors, mean over channels, and counts, smoothed over a coarse grid."""
-
-    def __init__(self, errors: Tensor, index: Tensor, grid: Sequence[int]) -> None:
-        sigma = np.minimum(18, np.array(grid) / 4)  # standard deviation of the local mean, in samples
-        self.cell = np.maximum(1, sigma // 3)
-        products = torch.einsum("mhc,nhc->mnh", errors, errors).flatten(0, 1).cpu().numpy() / errors.shape[-1]
-        self.grid, coarse = tuple(grid), [int(n) for n in np.ceil(np.array(grid) / self.cell)]
-        cells = np.ravel_multi_index(tuple((self._places(index) // self.cell[:, None]).astype(int)), coarse)
-        area = np.prod(math.sqrt(2 * math.pi) * sigma)  # a sum over neighbours, not a mean
-        rows = [*products, np.ones(len(index))]
-        sums = [np.bincount(cells, row, math.prod(coarse)).reshape(coarse) for row in rows]
-        density = area / np.prod(self.cell)
-        self.planes = [gaussian_filter(each, sigma / self.cell, mode="constant", truncate=3.0) * density for each in sums]
-
-    def _places(self, index: Tensor) -> Array:
-        return np.stack(np.unravel_index(index.cpu().numpy(), self.grid)).astype(float)
-
-    def at(self, index: Tensor) -> Array:
-        """At row-major positions ``(P,)``: ``(M^2 + 1, P)``."""
-        places = (self._places(index) + 0.5) / self.cell[:, None] - 0.5
-        return np.stack([map_coordinates(plane, places, order=1, mode="nearest") for plane in self.planes])
-
-    @property
-    def total(self) -> Array:
-        """Sums over all places, ``(M^2 + 1,)``."""
-        return np.array([plane.sum() for plane in self.planes])
-
-
-def _local(moments: Sequence[_Moments], index: Tensor, size: int, prior_count: float) -> Array:
-    """Second moments of the members at some samples of the grid, shrunk towards their mean: ``(P, M, M)``."""
-    if not moments:
-        return np.broadcast_to(np.eye(size), (len(index), size, size))
-    total = np.sum([each.total for each in moments], 0)
-    local = np.sum([each.at(index) for each in moments], 0)
-    mean = total[:-1] / max(total[-1], 1e-12)
-    near = (local[:-1] + prior_count * mean[:, None]) / (local[-1] + prior_count)
-    scale = np.trace(near.reshape(size, size, -1)) / max(np.trace(mean.reshape(size, size)), 1e-300)
-    shrunk = (1 - SHRINKAGE) * near + SHRINKAGE * scale * mean[:, None]
-    return np.moveaxis(shrunk.reshape(size, size, -1), -1, 0)
-
-
-def least_variance(moments: Array) -> tuple[Array, Array]:
-    """Weights of least variance, not negative and with sum one, ``(P, M)``, and that variance, ``(P,)``.
-
-    They follow from second moments of errors ``(P, M, M)``: the member of the most negative weight is left out until none is
-    negative.
-    """
-    size = moments.shape[-1]
-    own = np.diagonal(moments, axis1=1, axis2=2)
-    ridged = moments + (RIDGE * own + 1e-14)[..., None] * np.eye(size)
-    level = own.mean(1, keepdims=True)
-    out = np.zeros(moments.shape[:2], bool)
-    weights = np.full(moments.shape[:2], 1 / size)
-    for _ in range(size):
-        kept = np.where(out[:, :, None] | out[:, None, :], np.eye(size) * (1 + level[..., None]), ridged)
-        solved = np.linalg.solve(kept, (~out)[..., None].astype(float))[..., 0] * ~out
-        weights = solved / solved.sum(1, keepdims=True)
-        negative = weights.min(1) < 0
-        if not negative.any():
-            break
-        out[negative, weights[negative].argmin(1)] = True
-    return weights, np.einsum("pm,pmn,pn->p", weights, moments, weights).clip(1e-14)
-
-
-class _Deviations:
-    """Standard deviations from the variance of the mixture and the distance, such that held-out errors have the coverage."""
-
-    def __init__(self, errors: Array, variance: Array, distance: Array) -> None:
-        count = max(1, min(BINS, len(distance) // LEAST_BIN))
-        self.edges = np.unique(np.quantile(distance, np.linspace(0, 1, count + 1)[1:-1]))
-        bins = np.searchsorted(self.edges, distance)
-        ratio = errors / np.sqrt(variance)[:, None]
-        self.centres, factors = np.zeros(0), []
-        for number in np.unique(bins):
-            here = bins == number
-            self.centres = np.append(self.centres, distance[here].mean())
-            factors.append(np.quantile(ratio[here], COVERAGE, axis=0) / normal_quantile(COVERAGE))
-        self.factors = np.stack(factors)
-
-    def __call__(self, variance: Array, distance: Array) -> Array:
-        """Of samples with these variances and distances ``(P,)``: ``(P, C)``; it grows with the root of the distance."""
-        beyond = np.sqrt(np.maximum(distance / self.centres[-1], 1))
-        factor = np.stack([np.interp(distance, self.centres, column) for column in self.factors.T], 1)
-        found: Array = factor * (beyond * np.sqrt(variance))[:, None]
-        return found
