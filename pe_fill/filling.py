@@ -86,7 +86,7 @@ def fill(
             they are unchanged, and the result has predictions between them. ``auto``: points on one axis and in rasters
             that declare them, else cells.
         pretrained: With ``upscale``, a network that was trained on other pictures: ``pictures``, which is shipped; ``none``;
-            or a checkpoint of ``prior/cells`` for cells, of ``prior/pictures`` for points.
+            or a checkpoint of ``datasets/make_priors.py``, of ``cells``, or of ``pictures`` for points.
         folds: Held-out known samples for the score: ``random`` ones, ``blocks``, or ``none`` for no score. ``auto``: of the
             mixture, moved copies of the gaps; else blocks as wide as the gaps where these are wide, or random ones.
         block: Samples per axis of a block.

@@ -59,15 +59,18 @@ class AdaptivePoints:
     member is not mixed.
 
     Args:
-        grid: Samples of the whole signal per axis: the unit of lengths. window: Standard deviation of the local mean of
-        errors, in spacings of a grid. keeps_samples: Whether the value at a sample is the sample, rather than its smoothed
-        prediction, to which the variogram
-            of the least power does not contribute.
-        periodic: Which axes are periodic, none by default. Samples near the seam are repeated beyond it. held_out: Samples
-        that calibrate standard deviations, with the predictions of another fit. refit: Another fit, whose deviations are
-        calibrated: fitted ``(F,)``, held-out samples ``(H,)`` -> predictions ``(H, C)``. covariances: Covariances of the
-        samples, with lengths in [0, 1), in place of power variograms; the lengths of the first
-            are the unit of each axis, which by default is the sample of the grid.
+        bank: Covariances of the local fits.
+        grid: Samples of the whole signal per axis: the unit of lengths.
+        window: Standard deviation of the local mean of errors, in spacings of a grid.
+        ridge: Ridge of the local fits.
+        keeps_samples: Whether the value at a sample is the sample, rather than its smoothed prediction, to which the
+            variogram of the least power does not contribute.
+        periodic: Which axes are periodic, none by default. Samples near the seam are repeated beyond it.
+        held_out: Samples that calibrate standard deviations, with the predictions of another fit.
+        refit: Another fit, whose deviations are calibrated: fitted ``(F,)``, held-out samples ``(H,)`` -> predictions
+            ``(H, C)``.
+        covariances: Covariances of the samples, with lengths in [0, 1), in place of power variograms; the lengths of the
+            first are the unit of each axis, which by default is the sample of the grid.
     """
 
     def __init__(

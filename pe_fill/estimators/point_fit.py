@@ -351,7 +351,6 @@ def fit_source(
         choice("model", model, PointModel)
     if encoder is not None and model not in ("auto", "exact"):
         raise InputError("encoder is for the exact fit: set model exact, or leave it out")
-    torch.manual_seed(seed)
     source = copy.copy(source)
     every, searched = Splitting(GridSampling(1), "none", None), False
     if isinstance(source, PointArrays | PointSource) and is_searched(source.periodic):
@@ -372,7 +371,10 @@ def fit_source(
     if seasons:
         data, means = _seasonal(plain, seasons)
     make = partial(_make_model, model=model, encoder=encoder, seed=seed)
-    return PointFit([make(part).fit(part) for part in _columns_of(data)], data, make, single, plain, seasons, means)
+    with torch.random.fork_rng(range(torch.cuda.device_count())):
+        torch.manual_seed(seed)
+        models = [make(part).fit(part) for part in _columns_of(data)]
+    return PointFit(models, data, make, single, plain, seasons, means)
 
 
 def _columns_of(data: Signals) -> list[Signals]:

@@ -7,16 +7,20 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import torch
+from PIL import Image
 from torch import Tensor
 
 from pe_fill.estimators.priors import NO_PRIOR, read_prior
 from pe_fill.memory import check_enlarging_memory
 from pe_fill.plans.enlarging import MIN_REDUCED_SAMPLES, Enlarger, by_fit, by_network, by_pillow, enlarge_cells
-from pe_fill.plans.model import PILLOW, TOO_SMALL, mean_score
 from pe_fill.plans.signal import Outcome, Signal, read_quietly
 from pe_fill.request import SHIPPED
 from pe_lightning.estimators import Field
+from pe_lightning.estimators.folds import FoldScore
 from pe_lightning.signals.sources import TensorSource
+
+PILLOW = {f"Pillow {method.name}": method for method in (Image.Resampling.LANCZOS, Image.Resampling.BICUBIC)}
+"""Filters that enlargements are compared with."""
 
 
 def applies(signal: Signal) -> bool:
@@ -39,11 +43,12 @@ def run(signal: Signal, fill: Callable[[Signal], Outcome]) -> Outcome:
     found = enlarge_cells(unit, factors, _members(signal), alternatives, signal.values.dtype.kind in "iu")
     about = signal.about(found)
     if found.truth is None:
-        about.protocol = TOO_SMALL.format(MIN_REDUCED_SAMPLES * max(factors))
+        about.protocol = f"an enlargement is scored from {MIN_REDUCED_SAMPLES * max(factors)} samples per axis on"
     elif request.folds != "none":
         by = "x".join(map(str, factors)) if len(set(factors)) > 1 else str(factors[0])
         about.protocol = f"the signal reduced to means over cells, 1/{by}, and enlarged again"
-        scores = {key: mean_score(prediction, found.truth) for key, prediction in found.held_out.items()}
+        squares = {key: (held.double() - found.truth).square().mean() for key, held in found.held_out.items()}
+        scores = {key: FoldScore.of_squared_errors(square[None]) for key, square in squares.items()}
         about.score, about.baselines = scores.pop(""), {key: scores[key] for key in alternatives}
     return Outcome(signal.scaling.restore(found.values.numpy(), 0), about)
 

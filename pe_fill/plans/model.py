@@ -1,4 +1,4 @@
-"""Signals filled, denoised or enlarged by one fit, scored by folds or by an enlargement of the reduced signal."""
+"""Signals filled, denoised or enlarged by one fit, scored by folds."""
 
 from __future__ import annotations
 
@@ -7,24 +7,16 @@ from typing import Any
 
 import numpy as np
 import torch
-from PIL import Image
 from torch import Tensor
 
-from pe_fill.plans.enlarging import MIN_REDUCED_SAMPLES, by_pillow, resized_by_pillow, too_small
-from pe_fill.plans.signal import NO_FOLDS, Outcome, Signal, read_quietly
+from pe_fill.plans.signal import NO_FOLDS, Outcome, Signal
 from pe_lightning.estimators import Field
-from pe_lightning.estimators.folds import FoldScore, interpolated_folds, predicted_at, score_folds
+from pe_lightning.estimators.folds import interpolated_folds, predicted_at, score_folds
 from pe_lightning.signals import GridBatch, Signals, grid_axes, point_coordinates
 from pe_lightning.signals.distributed import rank_zero_info
 from pe_lightning.signals.raw import AnyArray
-from pe_lightning.signals.sources import TensorSource
 
 POINTS_AT_ONCE = 1 << 16
-LANCZOS_MARGIN = 2
-"""Samples at the edges that the score of an enlargement of points leaves out."""
-PILLOW = {f"Pillow {method.name}": method for method in (Image.Resampling.LANCZOS, Image.Resampling.BICUBIC)}
-"""Filters that enlargements are compared with."""
-TOO_SMALL = "an enlargement is scored from {} samples per axis on"
 
 
 def applies(signal: Signal) -> bool:
@@ -66,7 +58,7 @@ def by_fit(signal: Signal, fitted: Callable[[Signals], Field], periods: Sequence
 def _scores(signal: Signal, fitted: Callable[[Signals], Field]) -> dict[str, Any]:
     """Scores of held-out samples, and how they are chosen, as arguments of :meth:`Signal.about`."""
     if signal.frame.factors:
-        return _upscale_scores(signal.data, fitted, signal.frame.factors)
+        return {"protocol": "enlargements of values at points are not scored"}
     if (scored := signal.make_folds()) is None:
         return {"protocol": NO_FOLDS}
     sampling, count, protocol = scored
@@ -94,36 +86,3 @@ def _deviations(model: Field, data: Signals, index: Tensor) -> Tensor:
     coords = point_coordinates(batch.axes, index)
     with torch.no_grad():
         return torch.cat([model.std(some).cpu() for some in torch.split(coords, POINTS_AT_ONCE)])
-
-
-def _upscale_scores(data: Signals, fitted: Callable[[Signals], Field], factors: tuple[int, ...]) -> dict[str, Any]:
-    """Score of enlarging values at points: the picture is reduced, enlarged again, and compared with itself.
-
-    It is reduced by Pillow's LANCZOS, whose samples are at the centres of the samples that they are made of: the model is
-    fitted there. Samples at the edges are left out.
-    """
-    values, info = data.values[0], data.info
-    if info.num_axes != 2 or not bool(values.isfinite().all()) or len(set(factors)) > 1:
-        return {"protocol": "enlargements are scored for pictures without missing samples"}
-    if too_small(values.shape, factors):
-        return {"protocol": TOO_SMALL.format(MIN_REDUCED_SAMPLES * max(factors))}
-    upscale, sizes = factors[0], [n // factors[0] for n in info.grid]
-    target = values[: sizes[0] * upscale, : sizes[1] * upscale]
-    small = resized_by_pillow(target, sizes, Image.Resampling.LANCZOS).clamp(0, 1)
-    inner = slice(LANCZOS_MARGIN * upscale, -LANCZOS_MARGIN * upscale)
-    places = [((torch.arange(n * upscale) - (upscale - 1) / 2) / (n * upscale))[inner] for n in sizes]
-    with torch.no_grad():
-        own = fitted(read_quietly(TensorSource(small[None]))).grid(places)[0].cpu()
-    truth = target[inner, inner]
-    return {
-        "protocol": f"the picture reduced to 1/{upscale} by LANCZOS and enlarged again",
-        "score": mean_score(own, truth),
-        "baselines": {
-            name: mean_score(by_pillow(method, factors)(small)[inner, inner], truth) for name, method in PILLOW.items()
-        },
-    }
-
-
-def mean_score(values: Tensor, truth: Tensor) -> FoldScore:
-    """The score of values in [0, 1], all together."""
-    return FoldScore.of_squared_errors((values.double() - truth).square().mean()[None])

@@ -106,8 +106,9 @@ def fill_files(
         samples: With --upscale: cells if the samples of the file are means, as the pixels of a camera; the means of the
             result over each of them are then the known values. Known points are unchanged. auto: points on one axis and in
             rasters that declare them, else cells.
-        pretrained: With --upscale: pictures, a network that saw other pictures; none; or a checkpoint of fit
-            --config prior/cells (of prior/pictures for points). Mixed with a fit of the file as held-out samples support it.
+        pretrained: With --upscale: pictures, a network that saw other pictures; none; or a checkpoint of one that
+            was trained on your own (datasets/make_priors.py of the repository). Mixed with a fit of the file as held-out
+            samples support it.
         model: adaptive, exact (a linear layer solved for, width and ridge by held-out samples), or auto: a mixture of
             members where it applies.
         encoder: Encoder of the exact fit (default: laplace).

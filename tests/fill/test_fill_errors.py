@@ -14,6 +14,7 @@ from cli.test_cli_errors import DEMO, refused
 from cli.test_names import BYTES, picture
 from commands import error_of
 
+import pe_fill
 from pe_fill.filling import fill, read_file
 from pe_fill.request import UNREAD, FillRequest
 from pe_fill.verbs.fill import fill_files
@@ -28,6 +29,7 @@ pytestmark = pytest.mark.usefixtures("empty_folder")
     [
         (["denoise", "a.png"], ["pe-lightning fill FILE --smooth --out OUT"]),
         (["compress", "a.png"], ["pe-lightning fit FILE --config image/sparse"]),
+        (["fit", "--config", "prior/cells"], ["type python datasets/make_priors.py cells"]),
         (["upscale", "a.png"], ["pe-lightning fill FILE --upscale 2 --out OUT"]),
         (["fit", "samples://astronaut", "--denoise"], ["type pe-lightning fill FILE --smooth --out OUT"]),
         (["fill", "a.png", "--mask", "m.png", "--out", "b.png"], ["type --missing MASK"]),
@@ -109,6 +111,8 @@ def test_members_and_numbers_of_numpy():
 def test_filling_leaves_the_random_generator_as_it_was():
     values, state = np.where(np.eye(12) > 0, np.nan, 1.0), torch.get_rng_state()
     fill(values, folds="none", seed=3)
+    fit = pe_fill.fit_points(np.random.default_rng(0).random((60, 2)), np.arange(60.0), seed=3)
+    assert np.isfinite(fit.score)
     assert torch.equal(torch.get_rng_state(), state)
 
 

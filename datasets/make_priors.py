@@ -1,16 +1,25 @@
-"""The regression task that trains a :class:`~pe_fill.networks.local.LocalPrior`: samples between known ones."""
+"""Trains the networks that predict samples between known ones: those of the package, or ones of your own pictures.
+
+    python datasets/make_priors.py pictures                                      # the prior of Local and Adaptive
+    python datasets/make_priors.py cells --data.paths my_photos --data.drawn 0   # the network that enlarges
+
+Further options are those of ``pe-lightning fit``; ``prior_pictures.yaml`` and ``prior_cells.yaml`` are the configurations.
+"""
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 from collections import UserList
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from importlib import resources
+from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import torch
+from drawing import draw_picture
 from jsonargparse.typing import ClosedUnitInterval, NonNegativeInt, PositiveFloat, PositiveInt
 from lightning.pytorch import LightningDataModule
 from numpy.typing import NDArray
@@ -21,8 +30,8 @@ from torch.optim.lr_scheduler import LambdaLR
 
 from pe_fill.estimators.priors import PRIOR_KEY, prior_from
 from pe_fill.networks.cells import CELL_INNER, CELL_PATCH, CellPrior, cell_contrast
-from pe_fill.networks.drawing import draw_picture
 from pe_fill.networks.local import INNER, PATCH, LocalPrior, blend_weight, contrast
+from pe_lightning.__main__ import main as command
 from pe_lightning.encoders import Encoder
 from pe_lightning.errors import InputError
 from pe_lightning.evaluation import metrics
@@ -213,16 +222,16 @@ class _Batches(UserList[dict[str, Any]]):
 
 
 class PatchDataModule(LightningDataModule):
-    """Patches of pictures on a coarser grid, and the samples between, to train priors (``prior/pictures``).
+    """Patches of pictures on a coarser grid, and the samples between, to train priors (``prior_pictures.yaml``).
 
-    Known samples are 2, 3 or 4 samples apart, or are means over cells of 2 x 2 or 3 x 3 samples (``prior/cells``). Half of a
-    batch is of photographs, which are also used at half their size, and half of drawn pictures. The lowest eighth of the
-    rows of every picture is held out, for validation and test.
+    Known samples are 2, 3 or 4 samples apart, or are means over cells of 2 x 2 or 3 x 3 samples (``prior_cells.yaml``).
+    Half of a batch is of photographs, which are also used at half their size, and half of drawn pictures. The lowest eighth
+    of the rows of every picture is held out, for validation and test.
 
     Args:
         paths: Pictures or folders, in place of ``shipped``: the photographs that scikit-image, scikit-learn and Matplotlib
             ship and whose licences allow it (docs/prior.md); ``[]``: drawn pictures alone.
-        drawn: Number of drawn pictures (:func:`~pe_fill.networks.drawing.draw_picture`); 0: photographs alone.
+        drawn: Number of drawn pictures (:func:`~drawing.draw_picture`); 0: photographs alone.
         noise: Standard deviation of noise that is added to the known samples, relative to the range; the truth has none.
         batch_size: Patches in a batch of all processes.
         seed: Seed of the drawn pictures and of the patches.
@@ -460,3 +469,15 @@ class CellRegression(PatchRegression):
 
     def _encoder(self) -> dict[str, Any]:
         return {"name": "cells"}
+
+
+def main() -> int:
+    """Trains one of the networks; the exit status of ``pe-lightning fit``."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("network", choices=["pictures", "cells"])
+    given, options = parser.parse_known_args()
+    return command(["fit", "--config", str(Path(__file__).with_name(f"prior_{given.network}.yaml")), *options])
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+import make_priors
 import numpy as np
 import pytest
 import torch
+from drawing import draw_picture, draw_words
+from make_priors import CellRegression, PatchDataModule, PatchRegression, shipped_photographs
 from PIL import Image
 
 from pe_fill.estimators.priors import read_prior
-from pe_fill.networks.drawing import draw_picture, draw_words
 from pe_fill.networks.local import blend_weight
-from pe_fill.networks.patches import CellRegression, PatchDataModule, PatchRegression, shipped_photographs
 from pe_lightning.errors import InputError
 
 
@@ -122,6 +123,16 @@ def test_cells_are_means_over_the_samples_that_are_predicted(photographs, make_t
     trainer.save_checkpoint(tmp_path / "cells.ckpt")
     prior, patches = read_prior(str(tmp_path / "cells.ckpt"), "cells"), torch.rand(3, 7, 7)
     torch.testing.assert_close(prior(patches, 3), module.prior(patches, 3))
+
+
+def test_the_command_trains_on_own_pictures(photographs, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    options = ["--data.paths", str(photographs), "--data.drawn", "0", "--data.batch_size", "16", "--trainer.max_steps", "2"]
+    for network in ("pictures", "cells"):
+        monkeypatch.setattr("sys.argv", ["make_priors.py", network, *options, "--wandb.enabled", "false"])
+        assert make_priors.main() == 0
+    (cells,) = tmp_path.glob("runs/*CellRegression*/1/checkpoints/last.ckpt")
+    assert read_prior(str(cells), "cells").num_params > 1000
 
 
 def test_what_cannot_be_trained_on_is_refused(tmp_path):
