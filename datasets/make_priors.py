@@ -1,7 +1,7 @@
 """Trains the networks that predict samples between known ones: those of the package, or ones of your own pictures.
 
-    python datasets/make_priors.py pictures                                      # the prior of Local and Adaptive
-    python datasets/make_priors.py cells --data.paths my_photos --data.drawn 0   # the network that enlarges
+    python datasets/make_priors.py pictures           # the prior of Local and Adaptive
+    python datasets/make_priors.py cells my_photos    # the network that enlarges, from own pictures or folders alone
 
 Further options are those of ``pe-lightning fit``; ``prior_pictures.yaml`` and ``prior_cells.yaml`` are the configurations.
 """
@@ -36,6 +36,7 @@ from pe_lightning.encoders import Encoder
 from pe_lightning.errors import InputError
 from pe_lightning.evaluation import metrics
 from pe_lightning.registry import Described
+from pe_lightning.results.config_files import as_yaml
 from pe_lightning.signals import Process, TrainLoader
 from pe_lightning.signals.sources import read_pictures
 from pe_lightning.training import TaskScores, TrainedModule, datamodule_of, trainer_of, warm_up_and_cosine
@@ -475,7 +476,10 @@ def main() -> int:
     """Trains one of the networks; the exit status of ``pe-lightning fit``."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("network", choices=["pictures", "cells"])
+    parser.add_argument("paths", nargs="*", help="pictures or folders, in place of the photographs and drawn pictures")
     given, options = parser.parse_known_args()
+    if given.paths:
+        options = [f"--data.paths={as_yaml(given.paths)}", "--data.drawn=0", *options]
     return command(["fit", "--config", str(Path(__file__).with_name(f"prior_{given.network}.yaml")), *options])
 
 

@@ -1,7 +1,7 @@
 """Tools for files of one's own: gaps are filled, pictures enlarged and denoised, scattered points and series fitted.
 
 This package uses the documented interface of :mod:`pe_lightning` alone, and joins its command by entry points, as any other
-package can: the verbs ``fill`` and ``demo``, models, estimators, sources, DataModules, a medium and recipes.
+package can: the verb ``fill``, models, estimators, sources, DataModules, a medium and recipes.
 
 Importing this package imports neither torch nor Lightning; the names below are imported when they are used.
 """

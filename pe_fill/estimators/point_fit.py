@@ -38,6 +38,8 @@ PointModel: TypeAlias = Literal["auto", "adaptive", "exact"]
 Floats: TypeAlias = npt.NDArray[np.float64]
 
 NUM_FOLDS = 5
+MIN_FITTED = 2
+"""Fewest points of an exact fit."""
 MAX_FOLD_POINTS = 1 << 19
 """Points over all folds that are fitted for a score; of more points fewer folds are scored."""
 FEW_POINTS_RIDGE = 1e-3
@@ -58,6 +60,7 @@ class PointFit:
         plain: The points as they were given.
         seasons: Periods of the values along an axis, by its name; of dates in seconds.
         means: Seasonal mean along each of these axes, by name.
+        least: Fewest points of a fit, also of four fifths of them.
 
     Attributes:
         info: Names, axes and ranges.
@@ -73,9 +76,10 @@ class PointFit:
         plain: Signals,
         seasons: Mapping[str, Sequence[float]],
         means: Mapping[str, SeasonalMean],
+        least: int,
     ) -> None:
         self.models, self.data, self.single, self._make = list(models), data, single, make
-        self.plain, self.means = plain, dict(means)
+        self.plain, self.means, self.least = plain, dict(means), least
         self.seasons = {name: tuple(periods) for name, periods in seasons.items()}
         self.info: SignalInfo = plain.info
         self.axes: tuple[Axis, ...] = self.info.axes
@@ -87,7 +91,12 @@ class PointFit:
 
     @cached_property
     def scores(self) -> list[FoldScore]:
-        """Errors of each column at held-out points, of five random folds, each predicted by a fit of the other four."""
+        """Errors of each column at held-out points, of five random folds, each predicted by a fit of the other four.
+
+        They are NaN where too few points are left to fit.
+        """
+        if not self.has_scores:
+            return [FoldScore.of_squared_errors(torch.full((1,), math.nan))] * self.info.num_signals
 
         def fitted(part: Signals) -> Field:
             return self._make(part).fit(part)
@@ -97,6 +106,8 @@ class PointFit:
     @cached_property
     def interpolation(self) -> list[tuple[dict[str, FoldScore], dict[str, str]]]:
         """Errors of interpolation of the same points by name, and reasons why others have none, of each column."""
+        if not self.has_scores:
+            return [({}, {})] * self.info.num_signals
         return [interpolated_folds(data, *self._folds) for data in _columns_of(self.plain)]
 
     @property
@@ -104,6 +115,12 @@ class PointFit:
         """Root mean squared error of held-out points in the user's units: a number for one column, else one per column."""
         errors = np.array([float(score.errors.mean()) for score in self.scores]) * self.extents
         return float(errors[0]) if self.single else errors
+
+    @property
+    def has_scores(self) -> bool:
+        """Whether enough points are left to fit where those of a fold are held out."""
+        count, (folds, _) = self.info.num_points or 0, self._folds
+        return count - math.ceil(count / folds.number) >= self.least
 
     @property
     def _folds(self) -> tuple[FoldSampling, int]:
@@ -374,7 +391,9 @@ def fit_source(
     with torch.random.fork_rng(range(torch.cuda.device_count())):
         torch.manual_seed(seed)
         models = [make(part).fit(part) for part in _columns_of(data)]
-    return PointFit(models, data, make, single, plain, seasons, means)
+    adapts = model == "adaptive" or isinstance(model, AdaptiveFit)
+    least = MIN_SAMPLES[data.info.num_axes - 1] if adapts else MIN_FITTED
+    return PointFit(models, data, make, single, plain, seasons, means, least)
 
 
 def _columns_of(data: Signals) -> list[Signals]:
@@ -422,7 +441,7 @@ def _make_model(data: Signals, model: PointModel | Fits, encoder: EncoderLike | 
     """A model for points that is not fitted yet."""
     if not isinstance(model, str):
         return copy.deepcopy(model)
-    count = data.info.num_points or 0
+    count = data.split.num_train
     if model == "auto":
         if encoder is None and count < MIN_SAMPLES[data.info.num_axes - 1]:
             return LinearRidge("laplace", FEW_POINTS_RIDGE)

@@ -285,8 +285,14 @@ def fill_points(paths: list[str], out: Path, request: FillRequest, missing: str,
     say(f"{fit.info.num_points} points, {', '.join(fit.info.names)} at ({', '.join(axis.name for axis in fit.axes)})")
     for name, periods in fit.seasons.items():
         say_periods(name, periods, any(axis.time for axis in fit.axes if axis.name == name))
+    if request.folds != "none" and not fit.has_scores:
+        say("no score: too few points to hold some out")
     # fits of folds, which are made when they are asked for
-    each = () if request.folds == "none" else zip(fit.info.names, fit.scores, fit.interpolation, fit.extents, strict=True)
+    each = (
+        ()
+        if request.folds == "none" or not fit.has_scores
+        else zip(fit.info.names, fit.scores, fit.interpolation, fit.extents, strict=True)
+    )
     for name, score, (baselines, left_out), extent in each:
         print_fold_scores(f"{name}, held-out points", {"this fit": score, **baselines}, extent, left_out, verbose)
     if not fit.has_std:

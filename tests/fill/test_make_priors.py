@@ -127,7 +127,7 @@ def test_cells_are_means_over_the_samples_that_are_predicted(photographs, make_t
 
 def test_the_command_trains_on_own_pictures(photographs, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    options = ["--data.paths", str(photographs), "--data.drawn", "0", "--data.batch_size", "16", "--trainer.max_steps", "2"]
+    options = [str(photographs), "--data.batch_size", "16", "--trainer.max_steps", "2"]
     for network in ("pictures", "cells"):
         monkeypatch.setattr("sys.argv", ["make_priors.py", network, *options, "--wandb.enabled", "false"])
         assert make_priors.main() == 0

@@ -1,13 +1,16 @@
-"""The tasks of ``pe-lightning demo``, by public functions alone, and their page.
+"""Every use on small signals: the scores beside common methods, and the pictures of docs/gallery.md.
 
-Each function makes a task from a picture or a recording of scikit-image or matplotlib, and writes its input as a file.
+    python benchmarks/gallery.py FOLDER             # a minute; no download
+    python benchmarks/gallery.py FOLDER --size 64
+
+Each function makes a task from a picture or a recording of scikit-image or matplotlib, by public functions alone, and writes
+its input as a file into FOLDER, where the commands of docs/gallery.md can be typed. A picture shows the answers.
 """
 
 from __future__ import annotations
 
 import functools
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -17,7 +20,7 @@ import matplotlib
 import numpy as np
 import skimage.data
 import torch
-from jinja2 import Environment
+from harness import make_parser
 from matplotlib.cbook import get_sample_data
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw
@@ -26,10 +29,8 @@ from skimage.restoration import denoise_nl_means
 
 import pe_fill
 import pe_lightning
-from pe_lightning.errors import say
 from pe_lightning.results.pictures import montage, row_plot
 from pe_lightning.signals import GridSampling
-from pe_lightning.signals.files import replacing, write_atomically
 
 Array = NDArray[Any]
 
@@ -44,21 +45,16 @@ class Task:
     """A task whose truth is known, and its answers.
 
     Args:
-        text: The given and the scored samples, in words.
-        commands: Commands that solve it in the folder of the demo.
         truth: ``(H, W, 3)`` of 8 bits, ``(H, W)`` in the units of a map, or ``(N, C)`` of a recording (``is_row``).
-        answers: Functions that return values in the shape of the truth, by label: first ``num_ours`` of this package.
+        answers: Functions that return values in the shape of the truth, by label.
         given: Label and values of the input, as a picture.
         scored: Samples whose error is scored; all without.
         metric: This, or ``RMSE, m``.
         further: Further pictures ``(H, W)``, which are no answers, by label.
     """
 
-    text: str
-    commands: Sequence[str]
     truth: Array
     answers: Mapping[str, Callable[[], Array]]
-    num_ours: int = 1
     given: tuple[str, Array] | None = None
     scored: Array | None = None
     metric: str = "PSNR, dB"
@@ -76,7 +72,7 @@ class Task:
 
 
 def inpaint(folder: Path, size: int) -> Task:
-    """Inpaint a damaged photograph."""
+    """Inpaint a damaged photograph: the pixels that are lost under drawn scratches are scored."""
     truth = photograph("chelsea", 20, 100, size)
     strokes = Image.new("1", (size, size))
     for ends in np.random.default_rng(3).uniform(0, size, (12, 4)):
@@ -84,9 +80,6 @@ def inpaint(folder: Path, size: int) -> Task:
     lost = np.asarray(strokes).astype(bool)
     Image.fromarray(np.dstack([truth, np.where(lost, 0, 255).astype(np.uint8)])).save(folder / "damaged.png")
     return Task(
-        f"{lost.mean():.0%} of the pixels are lost under scratches, which were drawn for this example. The lost pixels are "
-        "scored; the others are unchanged.",
-        ["pe-lightning fill damaged.png --missing alpha --out restored.png"],
         truth,
         {"pe_fill.fill": lambda: pe_fill.fill(truth, lost, folds="none").values, **_interpolations(truth, lost)},
         given=("damaged", np.where(lost[..., None], np.nan, truth)),
@@ -95,38 +88,31 @@ def inpaint(folder: Path, size: int) -> Task:
 
 
 def enlarge(folder: Path, size: int) -> Task:
-    """Enlarge a photograph."""
+    """Enlarge a photograph, of which each pixel is the mean of four: all pixels are scored."""
     size -= size % 2
     truth = photograph("astronaut", 10, 130, size)
     small = truth.reshape(size // 2, 2, size // 2, 2, 3).mean((1, 3)).round().astype(np.uint8)
     picture = Image.fromarray(small)
     picture.save(folder / "small.png")
     return Task(
-        "The photograph was halved: each pixel is the mean of four. All pixels of the enlarged one are scored. The row with "
-        "* also uses a network that was trained on other pictures.",
-        ["pe-lightning fill small.png --upscale 2 --out large.png"],
         truth,
         {
             "pe_fill.fill": lambda: pe_fill.fill(small, upscale=2, pretrained="none", folds="none").values,
             "the same with a prior *": lambda: pe_fill.fill(small, upscale=2, folds="none").values,
             "Pillow LANCZOS": lambda: np.asarray(picture.resize((size, size), Image.Resampling.LANCZOS)),
         },
-        num_ours=2,
         given=("pixels repeated", small.repeat(2, 0).repeat(2, 1)),
     )
 
 
 def denoise(folder: Path, size: int) -> Task:
-    """Denoise a photograph."""
+    """Denoise a photograph: fill estimates the noise, non-local means is given it. All pixels are scored."""
     truth = photograph("coffee", 60, 150, size)
     noisy = (truth + np.random.default_rng(0).normal(0, NOISE, truth.shape)).round().clip(0, 255).astype(np.uint8)
     Image.fromarray(noisy).save(folder / "noisy.png")
     sigma = NOISE / 255
     options: dict[str, Any] = {"patch_size": 5, "patch_distance": 6, "h": 0.8 * sigma, "sigma": sigma, "channel_axis": -1}
     return Task(
-        f"Gaussian noise with a standard deviation of {NOISE} of 255 levels was added. fill estimates this "
-        "deviation; non-local means is given it. All pixels are scored.",
-        ["pe-lightning fill noisy.png --smooth --out clean.png"],
         truth,
         {
             "pe_fill.fill": lambda: pe_fill.fill(noisy, smooth=True, folds="none").values,
@@ -137,7 +123,7 @@ def denoise(folder: Path, size: int) -> Task:
 
 
 def raster(folder: Path, size: int) -> Task:
-    """Fill the gaps of a raster."""
+    """Fill the synthetic gaps, which are scored, in elevations by radar (SRTM) of the Jacksboro fault in Tennessee."""
     truth = elevation(size)
     y, x = np.mgrid[:size, :size]
     lost = np.zeros((size, size), bool)
@@ -146,9 +132,6 @@ def raster(folder: Path, size: int) -> Task:
     gappy = np.where(lost, np.nan, truth)
     np.save(folder / "elevation.npy", gappy)
     return Task(
-        f"Elevations by radar (SRTM) of the Jacksboro fault in Tennessee. The gaps, {lost.mean():.0%}, are synthetic "
-        "and are scored.",
-        ["pe-lightning fill elevation.npy --out filled.npy"],
         truth,
         {"pe_fill.fill": lambda: pe_fill.fill(gappy, folds="none").values, **_interpolations(truth, lost)},
         given=("with gaps", gappy),
@@ -158,7 +141,7 @@ def raster(folder: Path, size: int) -> Task:
 
 
 def stations(folder: Path, size: int) -> Task:
-    """Stations to a map."""
+    """Stations to a map: random places of the same elevations are known, and the whole map is scored."""
     truth = elevation(size)
     places = np.random.default_rng(2).choice(size * size, max(100, size * size // 60), replace=False)
     coords = np.stack(np.divmod(places, size), 1).astype(float)
@@ -175,9 +158,6 @@ def stations(folder: Path, size: int) -> Task:
         return method(coords, measured, everywhere, *options).reshape(size, size)
 
     return Task(
-        f"{len(places)} random places of the same elevations are known. The whole map is scored. "
-        "The picture also shows the standard deviation of the fit.",
-        [f"pe-lightning fill stations.csv --coordinates north,east --values elevation --grid {size},{size} --out map.npy"],
         truth,
         {
             "pe_fill.fit_points": lambda: fit().predict(everywhere).reshape(size, size),
@@ -191,42 +171,35 @@ def stations(folder: Path, size: int) -> Task:
 
 
 def sparse(folder: Path, size: int) -> Task:
-    """Represent a photograph by fewer numbers."""
+    """Represent a photograph by the largest weights of an exact fit in a basis of several scales."""
     truth = photograph("astronaut", 10, 130, size)
     Image.fromarray(truth).save(folder / "photograph.png")
     shares = (0.01, 0.03, 0.1)
     every: dict[str, Any] = {"sampling": GridSampling(1), "eval_mask": "all"}
     models = {share: pe_fill.SparseLinear("keys", num_coefficients=share, ridge=0) for share in shares}
     return Task(
-        "All pixels are known and scored. An exact fit in a basis of several scales keeps only its largest weights.",
-        [f"pe-lightning fit photograph.png --config image/sparse --model.num_coefficients {share:g}" for share in shares],
         truth,
         {f"{share:.0%} of the numbers": partial(_fitted, truth, model=model, **every) for share, model in models.items()},
-        num_ours=3,
     )
 
 
 def encodings(folder: Path, size: int) -> Task:
-    """Compare positional encodings."""
+    """Compare positional encodings, each with one linear layer: every second pixel of every second row is known."""
     truth = photograph("astronaut", 10, 130, size)
     held_out = np.ones((size, size), bool)
     held_out[::2, ::2] = False
     return Task(
-        "Every second pixel of every second row is known; the others are scored. Each encoder has one linear layer, which "
-        "is solved exactly. Adaptive mixes many local fits.",
-        ["pe-lightning suggest photograph.png"],
         truth,
         {
             **{name: partial(_fitted, truth, name) for name in ("gau", "tri", "linf", "rff")},
             "Adaptive": lambda: _fitted(truth, model=pe_fill.Adaptive(pretrained="none")),
         },
-        num_ours=5,
         scored=held_out,
     )
 
 
 def row(folder: Path, size: int) -> Task:
-    """Fit a recording."""
+    """Fit every second sample of an electroencephalogram: the mean PSNR of its four channels at the other samples."""
     truth = np.fromfile(get_sample_data("eeg.dat", asfileobj=False), float).reshape(-1, 4)[: 4 * size].astype(np.float32)
     np.savetxt(folder / "recording.csv", truth, "%.5f", ",", header="one,two,three,four", comments="")
     x = np.arange(len(truth))
@@ -240,9 +213,6 @@ def row(folder: Path, size: int) -> Task:
         return np.asarray(low + span * predicted[..., 0].T.numpy())
 
     return Task(
-        "Four channels of an electroencephalogram, each fitted as a signal. Every second sample is known; the others "
-        "are scored: the mean PSNR of the channels, each relative to the range of its known samples.",
-        ["pe-lightning fit recording.csv --encoder gau"],
         truth,
         {
             "gau (exact fit)": exact,
@@ -307,65 +277,21 @@ def _interpolations(truth: Array, lost: Array) -> dict[str, Callable[[], Array]]
     return {THIN_PLATE: partial(filled, _thin_plate), LINEAR: partial(filled, _linear)}
 
 
-PAGE = """\
-<!doctype html>
-<html lang="en">
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<title>What pe-lightning does</title>
-<style>
-body { max-width: 64rem; margin: 0 auto; padding: 1rem; font: 1rem/1.5 system-ui, sans-serif; }
-img { max-width: 100%; }
-td, th { padding-right: 2rem; text-align: left; font-weight: normal; }
-.other { font-style: italic; }
-pre { overflow-x: auto; }
-</style>
-<h1>What pe-lightning does</h1>
-<p>Methods of other packages are in italics. Click on a picture to see it in its own size.</p>
-{% for name, title, task, rows in sections %}
-<section>
-<h2>{{ title }}</h2>
-<p>{{ task.text }}</p>
-<pre class="commands"><code>{{ task.commands | join("\n") }}</code></pre>
-<table class="scores">
-<tr><th>method</th><th>{{ task.metric }}</th><th>core seconds</th></tr>
-{% for label, ours, score, seconds in rows %}
-<tr class="{{ '' if ours else 'other' }}">
-<td>{{ label }}</td><td>{{ "%.2f" % score }}</td><td>{{ "%.2f" % seconds }}</td>
-</tr>
-{% endfor %}
-</table>
-<p><a href="{{ name }}.jpg"><img src="{{ name }}.jpg" alt="{{ title }}"></a></p>
-</section>
-{% endfor %}
-"""
-
-
-def write_demo(folder: Path, size: int) -> dict[str, dict[str, float]]:
-    """Solves the tasks for pictures of a size, and writes their files and the page.
+def write_gallery(folder: Path, size: int) -> dict[str, dict[str, float]]:
+    """Solves the tasks for pictures of a size, and writes their inputs and a picture of the answers of each.
 
     Returns:
         The scores of each task by its name and the label of the answer.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    scores, sections = {}, []
-    for number, make in enumerate(TASKS, 1):
-        task, name, title = make(folder, size), make.__name__, (make.__doc__ or "").rstrip(".")
-        solved, rows = {}, []
-        for place, (label, answer) in enumerate(task.answers.items()):
-            start = time.process_time()
-            solved[label] = answer()
-            rows.append((label, place < task.num_ours, task.score(solved[label]), time.process_time() - start))
-        scores[name] = {label: score for label, _, score, _ in rows}
+    scores = {}
+    for make in TASKS:
+        task, name = make(folder, size), make.__name__
+        solved = {label: answer() for label, answer in task.answers.items()}
+        scores[name] = {label: task.score(values) for label, values in solved.items()}
         listed = ", ".join(f"{label} {score:.2f}" for label, score in scores[name].items())
-        say(f"{number} of {len(TASKS)}: {title} ({task.metric}): {listed}")
-        rows.sort(key=lambda row: row[2], reverse=not task.metric.startswith("RMSE"))
-        sections.append((name, title, task, rows))
-        with replacing(folder / f"{name}.jpg") as file:
-            _picture(task, solved, scores[name]).save(file, "JPEG", quality=88)
-    page = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(PAGE)
-    write_atomically(folder / "index.html", page.render(sections=sections), force=False)
+        print(f"{make.__doc__} {task.metric}: {listed}", flush=True)
+        _picture(task, solved, scores[name]).save(folder / f"{name}.jpg", quality=88)
     return scores
 
 
@@ -396,3 +322,20 @@ def _levels(truth: Array, values: Array) -> NDArray[np.uint8]:
     levels = np.asarray(matplotlib.colormaps["viridis"](scaled, bytes=True)[..., :3])
     levels[missing] = 228
     return levels
+
+
+def main() -> None:
+    """Writes the gallery into a new folder."""
+    parser = make_parser(__doc__)
+    parser.add_argument("folder", type=Path, help="folder of the inputs and pictures, new or empty")
+    parser.add_argument("--size", type=int, default=192, help="pixels per side, from 32 to 256")
+    options = parser.parse_args()
+    if options.folder.exists() and any(options.folder.iterdir()):
+        parser.error(f"{str(options.folder)!r} is not empty; give the name of a new folder")
+    if not 32 <= options.size <= 256:
+        parser.error(f"--size is from 32 to 256; got {options.size}")
+    write_gallery(options.folder, options.size)
+
+
+if __name__ == "__main__":
+    main()
