@@ -92,7 +92,7 @@ class FillRequest:
         has_noise = self.noise is not None or self.noise_sample is not None
         refuse(
             (
-                self.encoder is not None and self.model == "adaptive",
+                self.encoder is not None and self.model not in ("auto", "exact"),
                 "encoder is for the exact fit: set model to exact, or leave it out",
             ),
             (
@@ -124,8 +124,8 @@ class FillRequest:
                 "smooth and upscale are two steps: fill with smooth first, then enlarge the result",
             ),
             (
-                self.samples == "cells" and not self.enlarges,
-                "samples: cells is for enlarging: add upscale (such as 2), or leave it out",
+                self.samples != "auto" and not self.enlarges,
+                f"samples: {self.samples} is for enlarging: add upscale (such as 2), or leave it out",
             ),
             (
                 self.enlarges and (self.block is not None or self.folds in ("random", "blocks")),

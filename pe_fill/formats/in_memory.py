@@ -39,7 +39,7 @@ def edit_memory(values: AnyArray | Tensor, missing: AnyMask, axes: int | None, g
         rank_zero_info(f"values of shape {array.shape} are read with their channels first")
         array, hidden, axes = np.moveaxis(array, -3, -1), np.moveaxis(hidden, -3, -1), 2
     stack = array_as_signals(array, "values", axes)
-    marked = hidden.reshape(stack.shape)
+    marked = hidden.reshape(stack.shape).copy()  # the mask may be the caller's
     if stack.dtype.kind == "f":
         stack = np.where(marked, np.nan, stack) if hidden.any() else stack  # samples that are not filled stay missing
         marked = marked | ~np.isfinite(stack)
