@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pe_fill.filling import fill as fill_signals
-from pe_fill.formats.labelled import original_of, refilled
+from pe_fill.formats.netcdf import original_of, refilled
 from pe_lightning.errors import InputError, require
 
 

@@ -200,7 +200,7 @@ class AdaptivePoints:
         return self.levels[number]
 
     def _numbers(self, places: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Level of places ``(Q, D)``, nearest sample, and whether the sample is at the place, ``(Q,)`` each."""
+        """Level of places ``(Q, D)``, nearest sample, and whether it is kept at the place, ``(Q,)`` each."""
         level = self.levels[0]
         sample, distance = (
             torch.from_numpy(part).to(places.device) for part in level.cells.nearest(places.detach().cpu().numpy())
@@ -209,7 +209,7 @@ class AdaptivePoints:
         is_near = distance <= GAP_DISTANCE * spacing.clamp_min(self.spacing)
         number = torch.where(is_near, 0, (distance / (GAP_DISTANCE * self.spacing)).log2().ceil())
         same = KNOWN_DISTANCE if not self.covariances else SAME_DISTANCE
-        return number, sample, distance < same * spacing
+        return number, sample, (distance < same * spacing) & self.keeps_samples
 
     # -- predictions ------------------------------------------------------------------------------------------------------
 
@@ -220,8 +220,6 @@ class AdaptivePoints:
         if len(points) == 0:
             return result
         number, sample, known = self._numbers(places)
-        if not self.keeps_samples:
-            known = torch.zeros_like(known)
         wanted = ~known if not points.requires_grad or std else torch.ones_like(known)
         for n, rows in _by_level(number, wanted):
             calibration = self.calibration(n)

@@ -21,7 +21,8 @@ from pe_fill.adaptive.uncertainty import uncertainty_of_grid
 from pe_fill.estimators.priors import NO_PRIOR, prior_of, read_prior
 from pe_fill.estimators.samples import SampledField, TrainedSamples, described_encoder
 from pe_fill.kriging.matern import Matern, learn_matern
-from pe_fill.networks.local import LocalFrames, LocalGrid, LocalPrior, local_field, spaced_axes
+from pe_fill.networks.frames import LocalFrames, local_field, spaced_axes
+from pe_fill.networks.local import LocalGrid, LocalPrior
 from pe_fill.request import SHIPPED
 from pe_lightning.encoders import EncoderLike, resolve
 from pe_lightning.errors import InputError

@@ -10,7 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pe_fill.estimators.point_fit import PointFit, fit_source
+from pe_fill.estimators.fitted_points import PointFit
+from pe_fill.estimators.point_fit import fit_source
 from pe_fill.estimators.samples import TrainedSamples
 from pe_fill.formats.points import PointArrays
 from pe_lightning.estimators import FitReport, FittedField

@@ -13,8 +13,7 @@ Far from all known samples members have nothing to continue: they pass into a sm
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -30,6 +29,7 @@ from pe_fill.members.table import MEMBERS, is_dense
 from pe_fill.mixture.carried_errors import carried_over, slab_changes
 from pe_fill.mixture.copies import Hidden
 from pe_fill.mixture.gaps import one_sided, slab_axis
+from pe_fill.mixture.parts import divided, part_around
 from pe_fill.mixture.weights import LEAST_BIN, BinnedDeviations, Moments, best_share, least_variance, local_moments
 from pe_lightning.linalg.threads import side_by_side, sized_threads
 
@@ -37,10 +37,6 @@ Array = NDArray[np.float64]
 
 PRIOR_GAPS = 25.0
 """Gaps of mean width that the mean of the moments over all imitated gaps counts as."""
-MARGIN, MARGIN_STEP = 64, 16
-"""Samples around wanted ones that members see, and the unit of the start of their part of the grid."""
-MAX_PART = 1536
-"""Pixels per side of the parts of a picture that are predicted one after another."""
 AT_ONCE = 1 << 17
 """Samples whose weights are computed at a time."""
 LEAST_SHARE = 0.06
@@ -194,12 +190,12 @@ def _mixture(
         step = max(along.step or 1 for along in part)
         return Gaps(inside, seen[part], wanted[part], periodic if step == 1 else (), dense, names, step)
 
-    parts = [_around(some.scored, periodic, some.part) for some in hidden]
+    parts = [part_around(some.scored, periodic, some.part) for some in hidden]
     tasks = [gaps(known & ~some.mask, part, some.scored, members) for some, part in zip(hidden, parts, strict=True)]
     methods, failed = MEMBERS | dict(others), dict[str, str]()
     predictions, distances = _predict(tasks, methods, failed)
     if not tasks:  # nothing can be hidden: what fails is known by the gaps themselves
-        _predict([gaps(known, _around(wanted, periodic), wanted, members)], methods, failed)
+        _predict([gaps(known, part_around(wanted, periodic), wanted, members)], methods, failed)
     if len(failed) == len(members):
         flat[wanted.flatten()] = continuation(values, known, 1)[wanted].to(flat)
         weights, std = dict.fromkeys(members, 0.0), torch.zeros_like(values)
@@ -252,8 +248,8 @@ def _mixture(
         left = torch.cat([a - b for a, b in zip(mixed, truths, strict=True)]).abs().cpu().numpy()
         scale = BinnedDeviations(left, np.concatenate(variances), np.concatenate(distances))
     num_missing = max(1, int(wanted.sum()))
-    for some in _divided(wanted):
-        task = gaps(known, _around(some, periodic), some, [members[number] for number in kept])
+    for some in divided(wanted):
+        task = gaps(known, part_around(some, periodic), some, [members[number] for number in kept])
         (found,), (distance,) = _predict([task], methods, failed)
         missing = some.flatten().nonzero()[:, 0]
         made, variance, share = _mixed(found, moments, missing, prior_count)
@@ -278,33 +274,6 @@ def _mixture(
         ],
         failed,
     )
-
-
-def _around(wanted: Tensor, periodic: Sequence[bool], within: tuple[slice, ...] = ()) -> tuple[slice, ...]:
-    """The part of a grid, or of a part of it, around wanted samples: whole rows, and all of periodic axes."""
-    if any(along.step for along in within):  # few samples
-        return within
-    part = []
-    for axis, size in enumerate(wanted.shape):
-        along = wanted.movedim(axis, 0).flatten(1).any(1).nonzero()[:, 0] if wanted.ndim > 1 else wanted[:0]
-        whole = not len(along) or (bool(periodic) and periodic[axis])
-        start = 0 if whole else max(0, int(along[0]) - MARGIN) // MARGIN_STEP * MARGIN_STEP
-        part.append(slice(start, size if whole else min(size, int(along[-1]) + 1 + MARGIN)))
-    limits = within or [slice(0, size) for size in wanted.shape]
-    return tuple(slice(max(a.start, b.start), min(a.stop, b.stop)) for a, b in zip(part, limits, strict=True))
-
-
-def _divided(wanted: Tensor) -> Iterator[Tensor]:
-    """The wanted samples of parts of a large picture, one after another: what members hold fits in memory."""
-    if wanted.ndim != 2 or wanted.numel() <= MAX_PART**2:
-        yield wanted
-        return
-    for top, left in itertools.product(*[range(0, n, MAX_PART) for n in wanted.shape]):
-        inside = torch.zeros_like(wanted)
-        part = slice(top, top + MAX_PART), slice(left, left + MAX_PART)
-        inside[part] = wanted[part]
-        if bool(inside.any()):
-            yield inside
 
 
 def _mixed(predicted: Tensor, moments: Sequence[Moments], index: Tensor, prior_count: float) -> tuple[Tensor, Array, Array]:

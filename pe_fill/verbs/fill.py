@@ -163,7 +163,7 @@ def fill_files(
                 raise InputError(
                     f"{path!r} has coordinates of its samples: leave out --upscale, or read it as plain arrays with --axes"
                 )
-            from pe_fill.formats.labelled import edit_labelled
+            from pe_fill.formats.netcdf import edit_labelled
             from pe_fill.formats.points import names_of
 
             original = edit_labelled(path, variable, None if dims is None else names_of("dims", dims, 3), mark)

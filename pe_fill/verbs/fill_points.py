@@ -17,7 +17,7 @@ from pe_lightning.errors import InputError, refuse, say, show_bytes
 from pe_lightning.signals.validation import free_memory
 
 if TYPE_CHECKING:
-    from pe_fill.estimators.point_fit import PointFit
+    from pe_fill.estimators.fitted_points import PointFit
     from pe_lightning.signals.raw import AnyArray
 
 MAP_SAMPLE_BYTES = 64

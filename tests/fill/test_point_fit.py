@@ -10,7 +10,7 @@ import torch
 import pe_fill
 import pe_lightning
 from pe_fill import Adaptive
-from pe_fill.estimators.point_fit import PointFit
+from pe_fill.estimators.fitted_points import PointFit
 from pe_fill.formats.points import PointArrays
 from pe_fill.results.maps import PointMap, check_map
 from pe_lightning.__main__ import main
