@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pe_fill.sparse.module import SparseLinear
 
 RECIPES = Path(__file__).parent / "configs"
-"""Folder of the recipes: adaptive and sparse fits, scattered points, labelled arrays, training on pictures."""
+"""Folder of the recipes: adaptive and sparse fits, scattered points, labelled arrays."""
 
 __all__ = [
     "RECIPES",
