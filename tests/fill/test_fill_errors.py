@@ -28,7 +28,7 @@ pytestmark = pytest.mark.usefixtures("empty_folder")
     ("arguments", "words"),
     [
         (["denoise", "a.png"], ["pe-lightning fill FILE --smooth --out OUT"]),
-        (["demo", "folder"], ["type python benchmarks/gallery.py FOLDER"]),
+        (["demo", "folder"], ["python benchmarks/gallery.py FOLDER"]),
         (["compress", "a.png"], ["pe-lightning fit FILE --config image/sparse"]),
         (["fit", "--config", "prior/cells"], ["type python datasets/make_priors.py cells"]),
         (["upscale", "a.png"], ["pe-lightning fill FILE --upscale 2 --out OUT"]),
