@@ -24,10 +24,10 @@ from harness import load, load_all, make_parser, print_row, print_titles, psnr, 
 from PIL import Image
 from torch import Tensor
 
-from pe_fill.networks.bank import AnisotropicKernels
-from pe_fill.solvers import adaptive
-from pe_fill.solvers.adaptive import AdaptiveGrid
-from pe_fill.solvers.adaptive_points import RIDGE, AdaptivePoints
+from pe_fill.adaptive import grid as adaptive
+from pe_fill.adaptive.bank import AnisotropicKernels
+from pe_fill.adaptive.grid import AdaptiveGrid
+from pe_fill.adaptive.points import RIDGE, AdaptivePoints
 from pe_lightning.evaluation.baselines import interpolate
 from pe_lightning.signals import GridBatch, PointBatch, RandomSampling, grid_axes, point_coordinates
 from pe_lightning.solvers import solve_points

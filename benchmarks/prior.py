@@ -25,7 +25,9 @@ from typing import Any
 import numpy as np
 import skimage.data
 import torch
+from drawing import HELD_OUT_FONTS, draw_words
 from harness import bicubic_psnr, files_of, load, make_parser, print_row, print_titles, psnr, run_sections, score_between
+from make_priors import PHOTOGRAPHS
 from matplotlib.cbook import get_sample_data
 from numpy.typing import NDArray
 from PIL import Image
@@ -36,10 +38,8 @@ from torch import Tensor
 
 import pe_lightning
 from pe_fill import Adaptive, Local
-from pe_fill.estimators.filling import fill
 from pe_fill.estimators.priors import PRIOR_KEY, card, shipped_file
-from pe_fill.networks.drawing import HELD_OUT_FONTS, draw_words
-from pe_fill.networks.patches import PHOTOGRAPHS
+from pe_fill.filling import fill
 from pe_lightning.results.checkpoint_files import locate, read_checkpoint
 from pe_lightning.training import VideoDataModule
 

@@ -1,6 +1,6 @@
 """The numbers of README, the home page, the gallery and docs/which.md: measures them and writes them into the pages.
 
-    python benchmarks/results.py --only demo,sparse --pictures FOLDER    # measures, updates docs/results.yaml and the pages
+    python benchmarks/results.py --only gallery,sparse --pictures FOLDER  # measures, updates docs/results.yaml and the pages
     python benchmarks/results.py --pictures FOLDER                       # all of them; the file says what each cost
     python benchmarks/results.py --pages                                 # measures nothing, writes the file into the pages
 
@@ -260,16 +260,15 @@ def denoise() -> Values:
     return values
 
 
-def demo() -> Values:
-    """The scores that pe-lightning demo prints, its core seconds (imports included); its pictures go to docs/gallery."""
-    from pe_fill.verbs.demo.tasks import write_demo
+def gallery() -> Values:
+    """The scores that benchmarks/gallery.py prints, its core seconds; its pictures go to docs/gallery."""
+    from gallery import write_gallery
 
     with tempfile.TemporaryDirectory() as temporary:
-        seconds = run("demo", "timed", folder=Path(temporary))[2]
-        folder = Path(temporary) / "gallery"
-        folder.mkdir()
-        values: Values = {"command": {"seconds": seconds}}
-        for name, scores in write_demo(folder, 192).items():
+        folder, start = Path(temporary), time.process_time()
+        found = write_gallery(folder, 192)
+        values: Values = {"command": {"seconds": time.process_time() - start}}
+        for name, scores in found.items():
             values[name] = {re.sub(r"\W+", "_", label).strip("_").lower(): score for label, score in scores.items()}
             (ROOT / "docs/gallery" / f"{name}.jpg").write_bytes((folder / f"{name}.jpg").read_bytes())
     return values
@@ -306,7 +305,7 @@ def _psnr(found: Mapping[str, float]) -> Values:
 
 
 OF_PICTURES = (photographs, noisy, scattered, networks, all_samples, sparse)
-OTHERS = (astronaut, text, clip, sound, volume, denoise, demo, first_fit, tests)
+OTHERS = (astronaut, text, clip, sound, volume, denoise, gallery, first_fit, tests)
 MEASUREMENTS: dict[str, Callable[..., Values]] = {function.__name__: function for function in (*OF_PICTURES, *OTHERS)}
 
 

@@ -61,11 +61,11 @@ from scipy.ndimage import affine_transform, gaussian_filter
 from scipy.signal import lfilter
 from torch import Tensor
 
-from pe_fill.estimators.filling import ModelName, fill
-from pe_fill.estimators.linear_spread import linear_uncertainty
-from pe_fill.networks.bank import AnisotropicKernels
-from pe_fill.solvers.adaptive_points import RIDGE, AdaptivePoints
-from pe_fill.solvers.gap_mixture import GapMixture
+from pe_fill.adaptive.bank import AnisotropicKernels
+from pe_fill.adaptive.linear_spread import linear_uncertainty
+from pe_fill.adaptive.points import RIDGE, AdaptivePoints
+from pe_fill.filling import ModelName, fill
+from pe_fill.mixture.mixture import GapMixture
 from pe_lightning.encoders import per_axis
 from pe_lightning.errors import InputError
 from pe_lightning.evaluation import baselines

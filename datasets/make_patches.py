@@ -3,7 +3,7 @@
     python datasets/make_patches.py                        # half a minute of one core
     python datasets/make_patches.py --paths FOLDER --out my_patches.pt
 
-The pictures are those of ``pe-lightning fit --config prior/pictures``: photographs that are part of installed packages, at
+The pictures are those of ``make_priors.py``: photographs that are part of installed packages, at
 full and at half size, and drawn pictures. Patches of the mean over channels are drawn with a probability in proportion to
 their contrast; those of a standard deviation below 0.01 are left out.
 """
@@ -19,13 +19,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from make_priors import PHOTOGRAPHS, PatchDataModule
 from numpy.typing import NDArray
 from torch import Tensor
 
 import pe_fill
+from pe_fill.members.patch_mixture import SIDE, PatchMixture, closest, oriented
 from pe_fill.networks.cells import turns
-from pe_fill.networks.patches import PHOTOGRAPHS, PatchDataModule
-from pe_fill.solvers.patch_mixture import SIDE, PatchMixture, closest, oriented
 
 WEIGHTS = Path(pe_fill.__file__).parent / "estimators" / "weights" / "patches.pt"
 LEAST_CONTRAST = 0.01

@@ -14,6 +14,9 @@ HINTS = Hints(
         "upscale": (_UPSCALE,),
         "enlarge": (("--upscale", "--upscale 2"), _UPSCALE),
         "inpaint": (("", "pe-lightning fill FILE --missing MASK --out OUT"),),
+        "prior/pictures": (("", "python datasets/make_priors.py pictures, in a checkout of the repository"),),
+        "prior/cells": (("", "python datasets/make_priors.py cells, in a checkout of the repository"),),
+        "demo": (("", "python benchmarks/gallery.py FOLDER, in a checkout of the repository"),),
         "compress": (("", "pe-lightning fit FILE --config image/sparse"),),
     },
     examples={

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pe_fill.checks import SHIPPED
 from pe_fill.estimators.adaptive import AdaptiveFit
 from pe_fill.estimators.local import PretrainedInterpolator
+from pe_fill.request import SHIPPED
 from pe_lightning.encoders import Encoder
 from pe_lightning.registry import Described
 from pe_lightning.training import EstimatorModule
@@ -20,7 +20,7 @@ class Adaptive(EstimatorModule):
     samples nearby from the other samples. Nothing is trained: fit it with ``max_steps: 0``.
 
     Samples on a grid of one axis are interpolated instead, unless ``noise`` is ``auto``: by splines of many degrees,
-    weighted by their leave-one-out errors (:mod:`pe_fill.solvers.adaptive_line`); only ``noise`` then has an effect. Such
+    weighted by their leave-one-out errors (:mod:`pe_fill.adaptive.line`); only ``noise`` then has an effect. Such
     splines first interpolate axes of larger grids that they predict far better than linear interpolation, or than the bank
     in three axes.
 
@@ -38,7 +38,7 @@ class Adaptive(EstimatorModule):
             ridge, which is the variance of the noise relative to the signal nearby, by the held-out error, so that
             noisy samples are smoothed; it takes six fits.
         pretrained: ``none``; or a network that was trained on other pictures (:class:`~pe_fill.Local`):
-            ``pictures``, which is part of the package, or a checkpoint of ``pe-lightning fit --config prior/pictures``.
+            ``pictures``, which is part of the package, or a checkpoint of ``datasets/make_priors.py``.
             It is mixed with the fit by one weight per signal, from trained samples that are held out at twice and at four
             times the spacing; the weight is zero where they do not support it. Of three axes one must be sampled completely,
             and every frame is predicted by itself. It has no effect on signals of other numbers of axes, on scattered
@@ -75,7 +75,7 @@ class Local(EstimatorModule):
 
     Args:
         pretrained: The trained network: ``pictures``, which is part of the package, or a checkpoint of
-            ``pe-lightning fit --config prior/pictures``.
+            ``datasets/make_priors.py``.
 
     Reference: after Chen, Liu, Wang, *Learning Continuous Image Representation with Local Implicit Image Function*, CVPR
     2021. Different are the linear head on an encoder by name, exact samples and continuous derivatives.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from pe_fill.estimators.filling import fill as fill_signals
-from pe_fill.formats.labelled import original_of, refilled
+from pe_fill.filling import fill as fill_signals
+from pe_fill.formats.netcdf import original_of, refilled
 from pe_lightning.errors import InputError, require
 
 

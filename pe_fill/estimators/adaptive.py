@@ -12,17 +12,18 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import torch
 from torch import Tensor
 
-from pe_fill.checks import SHIPPED
+from pe_fill.adaptive.bank import AnisotropicKernels
+from pe_fill.adaptive.grid import RIDGES, AdaptiveGrid
+from pe_fill.adaptive.line import AdaptiveLine, spline_predictable_axes
+from pe_fill.adaptive.points import NOISE_RIDGES, RIDGE, AdaptivePoints
+from pe_fill.adaptive.prior_weight import MixedGrid, SignalField, held_out_weight
+from pe_fill.adaptive.uncertainty import uncertainty_of_grid
 from pe_fill.estimators.priors import NO_PRIOR, prior_of, read_prior
 from pe_fill.estimators.samples import SampledField, TrainedSamples, described_encoder
-from pe_fill.networks.bank import AnisotropicKernels
-from pe_fill.networks.local import LocalFrames, LocalGrid, LocalPrior, local_field, spaced_axes
-from pe_fill.solvers.adaptive import RIDGES, AdaptiveGrid
-from pe_fill.solvers.adaptive_line import AdaptiveLine, spline_predictable_axes
-from pe_fill.solvers.adaptive_points import NOISE_RIDGES, RIDGE, AdaptivePoints
-from pe_fill.solvers.matern import Matern, learn_matern
-from pe_fill.solvers.prior_weight import MixedGrid, SignalField, held_out_weight
-from pe_fill.solvers.uncertainty import uncertainty_of_grid
+from pe_fill.kriging.matern import Matern, learn_matern
+from pe_fill.networks.frames import LocalFrames, local_field, spaced_axes
+from pe_fill.networks.local import LocalGrid, LocalPrior
+from pe_fill.request import SHIPPED
 from pe_lightning.encoders import EncoderLike, resolve
 from pe_lightning.errors import InputError
 from pe_lightning.estimators import Estimator, FitReport, FittedField, Variant

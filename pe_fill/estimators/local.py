@@ -8,10 +8,11 @@ from typing import Any
 
 import torch
 
-from pe_fill.checks import SHIPPED
 from pe_fill.estimators.priors import prior_of, read_prior
 from pe_fill.estimators.samples import SampledField, TrainedSamples, described_encoder
-from pe_fill.networks.local import LocalPrior, local_field, spaced_axes
+from pe_fill.networks.frames import local_field, spaced_axes
+from pe_fill.networks.local import LocalPrior
+from pe_fill.request import SHIPPED
 from pe_lightning.errors import InputError
 from pe_lightning.estimators import Estimator, FitReport, FittedField
 from pe_lightning.estimators.base import default_device

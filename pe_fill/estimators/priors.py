@@ -1,4 +1,4 @@
-"""Trained priors: the shipped one, and checkpoints of `fit --config prior/pictures`."""
+"""Trained priors: the shipped one, and checkpoints of ``datasets/make_priors.py``."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import Any, Literal, overload
 import torch
 from torch import Tensor
 
-from pe_fill.checks import SHIPPED
 from pe_fill.networks.cells import CellPrior
 from pe_fill.networks.local import LocalPrior
+from pe_fill.request import SHIPPED
 from pe_lightning.errors import InputError
 from pe_lightning.estimators.base import fits_of
 from pe_lightning.results.checkpoint_files import read_checkpoint
@@ -26,7 +26,7 @@ PRIOR_KEY = "pe_lightning/prior"
 NO_PRIOR = "none"
 """No prior, and the shipped one."""
 FILES: dict[SampleKind, str] = {"points": "pictures", "cells": "cells"}
-"""File of the shipped prior, and recipe ``prior/FILE`` by which priors are trained, by what samples are."""
+"""File of the shipped prior, and its name in ``datasets/make_priors.py``, by what samples are."""
 
 
 def shipped_file(name: str) -> Path:
@@ -57,7 +57,7 @@ def read_prior(name: str, samples: SampleKind = "points") -> LocalPrior | CellPr
             ``CellRegression`` for cells.
         samples: What the samples are.
     """
-    trained = f"a checkpoint of pe-lightning fit --config prior/{FILES[samples]}"
+    trained = f"a checkpoint of python datasets/make_priors.py {FILES[samples]}"
     if name == SHIPPED:
         path = shipped_file(FILES[samples])
         if not path.is_file():

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from pe_fill.adaptive.points import AdaptivePoints
+from pe_fill.adaptive.prior_weight import SignalField
 from pe_fill.estimators.priors import prior_state
 from pe_fill.networks.local import LocalPrior
-from pe_fill.solvers.adaptive_points import AdaptivePoints
-from pe_fill.solvers.prior_weight import SignalField
 from pe_lightning.encoders import Encoder
 from pe_lightning.errors import InputError
 from pe_lightning.estimators import FittedField

@@ -1,4 +1,4 @@
-"""Rows as series with periods: a member of the mixture, and :func:`~pe_fill.fit_points` where times are uneven."""
+"""Rows at uneven times, fitted with their periods by :func:`~pe_fill.fit_points`."""
 
 from __future__ import annotations
 
@@ -10,19 +10,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pe_fill.estimators.point_fit import PointFit, fit_source
+from pe_fill.estimators.fitted_points import PointFit
+from pe_fill.estimators.point_fit import fit_source
 from pe_fill.estimators.samples import TrainedSamples
 from pe_fill.formats.points import PointArrays
-from pe_fill.solvers.gap_members import Gaps
-from pe_fill.solvers.matern import learn_matern
-from pe_fill.solvers.seasons import SeasonalKriging, SeasonalMean, with_phases
 from pe_lightning.estimators import FitReport, FittedField
 from pe_lightning.signals import Signals
-
-SEASONAL = "seasonal"
-"""Name of the member of a mixture that predicts by the season of a row."""
-MAX_SEASONAL = 20_000
-"""Most samples of a row whose periods are searched."""
 
 
 def fit_series(times: Tensor, values: Tensor, periods: Sequence[float]) -> PointFit:
@@ -30,33 +23,6 @@ def fit_series(times: Tensor, values: Tensor, periods: Sequence[float]) -> Point
     columns = {f"channel {number}": column for number, column in enumerate(values.double().numpy().T)}
     source = PointArrays({"time": times.double().numpy()}, columns, extents=[1.0] * len(columns))
     return fit_source(source, periods=periods)
-
-
-class SeasonalMember:
-    """The member of a mixture that predicts a row by harmonics of its periods, and their rest by kriging in time and phases.
-
-    The covariance is learned once, from all known samples, and the fits of imitated gaps have it too.
-
-    Args:
-        values: The row ``(N, C)``.
-        known: Which samples are known, ``(N,)``.
-        periods: In samples.
-    """
-
-    def __init__(self, values: Tensor, known: Tensor, periods: Sequence[float]) -> None:
-        self.periods, times = periods, known.nonzero()[:, 0].double().numpy()
-        rest = values[known].double().numpy()
-        rest = rest - SeasonalMean(times, rest, periods)(times)
-        self.covariance = learn_matern(torch.from_numpy(rest), with_phases(times, periods))
-
-    def __call__(self, gaps: Gaps) -> Tensor:
-        times, wanted = (mask.nonzero()[:, 0].double().numpy() * gaps.step for mask in (gaps.known, gaps.wanted))
-        values = gaps.values[gaps.known].double().numpy()
-        mean = SeasonalMean(times, values, self.periods)
-        rest = SeasonalKriging(times, torch.from_numpy(values - mean(times)), self.periods, self.covariance)
-        found = gaps.values.clone()
-        found[gaps.wanted] = (rest(wanted) + torch.from_numpy(mean(wanted))).to(found)
-        return found
 
 
 @dataclass(frozen=True)

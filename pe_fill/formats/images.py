@@ -38,7 +38,7 @@ LAST_NUMBER = re.compile(r"(\d+)(?=\D*$)")
 """The last number in the name of a frame."""
 
 
-def edit_picture(file: SourceFile, missing: Missing, axes: int | None = None) -> EditableFile:
+def edit_picture(file: SourceFile, missing: Missing) -> EditableFile:
     """A picture of 8 or 16 bits. Opacity is copied, and full at samples that alpha marked."""
     image = decode_image(file)
     if image.dtype.kind == "f":
@@ -94,7 +94,7 @@ def _write_pixels(
     write_picture(path, pixels, info)
 
 
-def edit_frames(file: SourceFile, missing: Missing, axes: int | None = None) -> EditableFile:
+def edit_frames(file: SourceFile, missing: Missing) -> EditableFile:
     """A folder of frames with numbers in their names; missing numbers are lost frames. Changed frames are written as PNG."""
     files, numbered = frame_files(file), dict[int, SourceFile]()
     for frame in files:

@@ -14,8 +14,11 @@ def array_as_signals(values: AnyArray, label: str, axes: int | None = None) -> A
     layouts = [each for each in plausible_layouts(values.shape) if axes in (None, len(each.grid))]
     if not layouts and axes is not None and values.ndim == axes + 2:
         return values
+    if not layouts and values.ndim == axes and min(values.shape) > 1:  # such as three frames, which are no colours
+        return values[None, ..., None]
     if len(layouts) != 1:
-        raise InputError(f"{describe_layouts(label, values.shape)}; say how many axes a signal has, such as axes: 2")
+        advice = "say how many axes a signal has, such as axes: 2" if axes is None else f"got axes {axes}"
+        raise InputError(f"{describe_layouts(label, values.shape)}; {advice}")
     return values.reshape(layouts[0].shape)
 
 

@@ -27,6 +27,8 @@ EDITORS = {
     "video": "video.edit_video",
 }
 """Module and function that read a file to be written back, by its format; ``frames`` is a folder."""
+SHAPED = ("hdf5", "nifti", "npy", "tiff")
+"""Formats of arrays, whose shape leaves open how many axes a signal has."""
 JPEG_GROWTH = 3
 """Pixels by which missing samples of a JPEG grow by default: the codec spreads damage within its blocks."""
 
@@ -42,11 +44,16 @@ def read_original(
     form = "frames" if file.path.is_dir() else str(format_of(file.path))
     refuse(
         (form not in EDITORS, f"fill cannot write files as {file.given!r}; it fills {', '.join(EDITORS)}"),
+        (
+            axes is not None and form not in SHAPED,
+            f"axes says how the shape of an array is read, and {file.given!r} is none: leave it out",
+        ),
         (key and form != "hdf5", f"key chooses an array of an HDF5 file, and {file.given!r} is none: leave it out"),
     )
     module, _, name = EDITORS[form].partition(".")
     edit: Callable[..., EditableFile] = getattr(importlib.import_module(f".{module}", __package__), name)
-    found = replace(edit(file, missing, axes, **({} if key is None else {"key": key})), path=file.path)
+    shaped = {"axes": axes} if form in SHAPED else {}
+    found = replace(edit(file, missing, **shaped, **({} if key is None else {"key": key})), path=file.path)
     for name, signal, marked in zip(found.names, found.values, found.missing, strict=True):
         note_repeated(f"{name!r} in {file.given!r}" if len(found.names) > 1 else repr(file.given), [signal[~marked]])
     masks = missing.in_grid(found.values.shape[1:-1], len(found.values), found.orientation, found.xyz)

@@ -199,9 +199,8 @@ def _as_signals(
     seasons = {**found, **(seasons or {})}
     if (count := len(names) + sum(map(len, seasons.values()))) > MAX_AXES:
         raise InputError(f"coordinates and periods are {count} together, and at most {MAX_AXES}: give fewer periods")
-    for name, column in by_name.items():
-        if name in periods:
-            column[:] = in_period(column, periods[name])
+    for name in by_name.keys() & periods.keys():
+        by_name[name][:] = in_period(by_name[name], periods[name])
     if source.duplicates != "keep":
         places, rows = _without_duplicates(places, rows, names, list(values), label, source.duplicates)
     axes = axes_of_points(names, list(places), dated, periods, source.same_unit, seasons, origins)

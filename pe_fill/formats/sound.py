@@ -20,7 +20,7 @@ STREAM_INFO, SEEK_TABLE = 0, 3  # metadata blocks of FLAC
 LOSSLESS_SUBTYPES = ("PCM_U8", "PCM_S8", "PCM_16", "PCM_24", "PCM_32", "FLOAT", "DOUBLE")
 
 
-def edit_sound(file: SourceFile, missing: Missing, axes: int | None = None) -> EditableFile:
+def edit_sound(file: SourceFile, missing: Missing) -> EditableFile:
     """A sound file without loss (WAV, FLAC, AIFF), in its own sample format."""
     missing.check("sound")
     sound = Sound.open(file)

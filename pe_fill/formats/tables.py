@@ -22,7 +22,7 @@ from pe_lightning.signals.sources.paths import SourceFile
 from pe_lightning.signals.sources.tables import Column, Table, decode_text, is_missing, number_in, split_cells
 
 
-def edit_table(file: SourceFile, missing: Missing, axes: int | None = None) -> EditableFile:
+def edit_table(file: SourceFile, missing: Missing) -> EditableFile:
     """A text table: every column of numbers is a signal. Lines without a missing number are unchanged."""
     missing.check("tables")
     table, places_of_rows = Table.open(file), tuple[Axis, ...]()

@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 from av.video.frame import VideoFrame
 
-from pe_fill.checks import check_fit_memory
 from pe_fill.formats.editable import EditableFile
+from pe_fill.memory import check_fit_memory
 from pe_lightning.errors import InputError
 from pe_lightning.signals.distributed import rank_zero_info
 from pe_lightning.signals.raw import AnyArray
@@ -48,7 +48,7 @@ def frame_places(times: npt.NDArray[np.float64], tick: float, stated: float) -> 
     return (places, round(1 / step, 9)) if jitter <= MAX_JITTER * step + tick else None
 
 
-def edit_video(file: SourceFile, missing: Missing, axes: int | None = None) -> EditableFile:
+def edit_video(file: SourceFile, missing: Missing) -> EditableFile:
     """A video; frames that its times leave out are lost. Written without loss, with the sound and tags of the file."""
     missing.check("videos", "colour")
     clip, times, tick, stated = describe_video(file, None)

@@ -96,6 +96,7 @@ def edit_tiff(file: SourceFile, missing: Missing, axes: int | None = None) -> Ed
         declared, opaque = declared_by_page(file, page), has_opacity(extras)
         options = _options_of(file, tiff, extras, orientation, located)
     if located:
+        refuse((axes, f"axes says how the shape of an array is read, and {file.given!r} is a raster: leave it out"))
         return _edit_raster(file, missing, array, marked, declared, page, extras)
     if is_palette:
         rank_zero_info(f"{file.given!r} has a palette: its colours are filled, and the copy is RGB")

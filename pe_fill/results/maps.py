@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pe_fill.formats.labelled import netcdf_bytes
+from pe_fill.formats.netcdf import netcdf_bytes
 from pe_fill.formats.point_axes import EAST_NAMES, NORTH_NAMES
 from pe_fill.results.points import write_table
 from pe_lightning.errors import InputError, require

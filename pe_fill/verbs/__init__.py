@@ -1,1 +1,1 @@
-"""Verbs of the command: ``fill`` and ``demo``."""
+"""Verbs of the command: ``fill``."""

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import inspect
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from PIL import Image
 
-from pe_fill.checks import check_fill_options
+from pe_fill.request import FillRequest
 from pe_fill.verbs.fill_points import fill_points
 from pe_fill.verbs.fill_scores import print_fold_scores, say_periods
 from pe_lightning.errors import InputError, console, say
@@ -20,18 +19,11 @@ from pe_lightning.results.runs import portable
 from pe_lightning.signals.files import PICTURES, check_outputs, check_readable, format_of_suffix, replacing, stem_of
 
 if TYPE_CHECKING:
-    from pe_fill.estimators.filling import Filled
     from pe_fill.formats.editable import EditableFile
+    from pe_fill.results.filled import Filled
 
 MAX_TABLES = 8
 """Of more signals than this only the mean is shown."""
-
-
-NOT_OF_POINTS = (
-    "smooth", "noise", "noise_sample", "upscale", "samples", "pretrained", "members", "block", "axes", "grow", "max_gap",
-    "no_std", "key", "variable", "dims",
-)  # fmt: skip
-"""Options that tables of points do not have."""
 
 
 def fill_files(
@@ -114,8 +106,9 @@ def fill_files(
         samples: With --upscale: cells if the samples of the file are means, as the pixels of a camera; the means of the
             result over each of them are then the known values. Known points are unchanged. auto: points on one axis and in
             rasters that declare them, else cells.
-        pretrained: With --upscale: pictures, a network that saw other pictures; none; or a checkpoint of fit
-            --config prior/cells (of prior/pictures for points). Mixed with a fit of the file as held-out samples support it.
+        pretrained: With --upscale: pictures, a network that saw other pictures; none; or a checkpoint of one that
+            was trained on your own (datasets/make_priors.py of the repository). Mixed with a fit of the file as held-out
+            samples support it.
         model: adaptive, exact (a linear layer solved for, width and ridge by held-out samples), or auto: a mixture of
             members where it applies.
         encoder: Encoder of the exact fit (default: laplace).
@@ -136,21 +129,18 @@ def fill_files(
         verbose: Print why methods of comparison have no score, too.
         seed: Seed of the folds and of the encoder.
     """
-    given = locals()
-    if coordinates or values or grid or spacing or region or like or at:
-        _refuse_unread(given, NOT_OF_POINTS, "tables of points")
+    options, written = dict(locals()), [out]
+    of_command = {"paths", "out", "missing", "no_std", "force", "verbose"}
+    options = {name: value for name, value in options.items() if name not in of_command}
+    options |= {"members": None if members is None else members.split(","), "std": False if no_std else None}
+    request = FillRequest(**options)
+    if request.is_of_points:
         written = [out] if at is not None else [out, out.with_name(f"{out.stem}_map.png")]
         check_outputs(written, map(Path, [*paths, *filter(None, (at, like))]), force)
-        common = (model, encoder, folds, seed, force, verbose)
-        maps = (grid, spacing, region, like, at, ",".join(missing or ["nan"]))
-        return fill_points(paths, out, coordinates, values, *maps, periodic, duplicates, max_distance, *common)
-    check_fill_options(
-        model, encoder, smooth, upscale, False, folds, block, grow, noise, noise_sample, max_gap, max_distance, pretrained
-    )
+        return fill_points(paths, out, request, ",".join(missing or ["nan"]), force, verbose)
     for path in [*paths, *(mark for mark in missing or () if format_of_suffix(Path(mark)) is not None)]:
         if not path.startswith("samples://"):
             check_readable(path)
-    _refuse_unread(given, ("duplicates",), "samples of a grid")
     files = [file for path in paths for file in _files_in(path)]
     marks = _marks_of(files, missing or ["nan"])
     several = len(files) > 1 or files != paths or (out.is_dir() and not Path(paths[0]).is_dir())
@@ -159,20 +149,21 @@ def fill_files(
     for target in targets:
         std, picture = _outputs_beside(target)
         in_result = axes is None and target.suffix.lower() in (".nc", ".nc4")  # deviations are a variable of NetCDF
-        written += [target, picture] if no_std or smooth or upscale > 1 or in_result else [target, std, picture]
+        written += [target, std, picture] if request.has_std and not in_result else [target, picture]
     check_outputs(written, map(Path, {*paths, *files, *marks, pretrained}), force)
     # imports torch, which refusals and --help do not need
-    from pe_fill.estimators.filling import check_suffix, fill, read_file, write_std
+    from pe_fill.filling import fill_file, read_file
     from pe_fill.results.before_after import draw_before_after
+    from pe_fill.results.filled import check_suffix, write_std
 
     for path, target, mark in zip(files, targets, marks, strict=True):
         if Path(path).suffix.lower() in (".nc", ".nc4", ".zarr") and axes is None:
-            _refuse_unread(given, ("key", "grow"), "NetCDF and Zarr, which --axes reads as plain arrays")
-            if upscale > 1:
+            request.refuse_unread("NetCDF and Zarr, which --axes reads as plain arrays")
+            if request.enlarges:
                 raise InputError(
                     f"{path!r} has coordinates of its samples: leave out --upscale, or read it as plain arrays with --axes"
                 )
-            from pe_fill.formats.labelled import edit_labelled
+            from pe_fill.formats.netcdf import edit_labelled
             from pe_fill.formats.points import names_of
 
             original = edit_labelled(path, variable, None if dims is None else names_of("dims", dims, 3), mark)
@@ -191,25 +182,7 @@ def fill_files(
         if target.suffix.lower() in (".jpg", ".jpeg"):
             say(f"JPEG changes known pixels too: {target.with_suffix('.png')} would keep them")
         with _bar(f"{target.name}: enlarging" if upscale > 1 else None):
-            filled = fill(
-                original,
-                model=model,
-                encoder=encoder,
-                members=None if members is None else members.split(","),
-                smooth=smooth,
-                noise=noise,
-                noise_sample=noise_sample,
-                upscale=upscale,
-                samples=samples,
-                pretrained=pretrained,
-                folds=folds,
-                block=block,
-                seed=seed,
-                periodic=periodic,
-                max_gap=max_gap,
-                max_distance=max_distance,
-                std=not (no_std or smooth) and upscale == 1,
-            )
+            filled = fill_file(original, request)
         _report(filled, path, "denoised" if smooth else "this fit", verbose)
         std, picture = _outputs_beside(target)
         left = filled.left.reshape(filled.stack.shape)
@@ -229,14 +202,6 @@ def fill_files(
     return 0
 
 
-def _refuse_unread(given: Mapping[str, Any], names: Sequence[str], what: str) -> None:
-    """Refuses options of :func:`fill_files` that are given and would not be read."""
-    defaults = inspect.signature(fill_files).parameters
-    unread = [f"--{name}" for name in names if given[name] != defaults[name].default]
-    if unread:
-        raise InputError(f"{', '.join(unread)}: not for {what}; leave {'it' if len(unread) == 1 else 'them'} out")
-
-
 @contextmanager
 def _bar(title: str | None) -> Iterator[None]:
     """A progress bar where an enlargement is computed at a terminal."""
@@ -246,7 +211,7 @@ def _bar(title: str | None) -> Iterator[None]:
         return
     from rich.progress import Progress
 
-    from pe_fill.estimators.enlarging import reporting
+    from pe_fill.plans.enlarging import reporting
 
     with Progress(console=output, transient=True) as bar:
         task = bar.add_task(title, total=1.0)
@@ -320,9 +285,9 @@ def _targets(paths: list[str], out: Path, several: bool) -> list[Path]:
 
 def _report(filled: Filled, path: str, own: str, verbose: bool) -> None:
     """Prints how much was missing, the members of mixtures, and a table of scores for each signal."""
-    from pe_fill.estimators.enlarging import Enlargement
     from pe_fill.formats.point_axes import ROW
-    from pe_fill.solvers.gap_mixture import GapMixture
+    from pe_fill.mixture.mixture import GapMixture
+    from pe_fill.plans.enlarging import Enlargement
 
     for signal in filled.signals[:MAX_TABLES]:
         share = 100 * signal.num_missing / signal.num_samples

@@ -6,17 +6,18 @@ import math
 import re
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pe_fill.formats.point_axes import LENGTH, SECONDS
+from pe_fill.request import FillRequest
 from pe_fill.verbs.fill_scores import print_fold_scores, say_periods
 from pe_lightning.errors import InputError, refuse, say, show_bytes
 from pe_lightning.signals.validation import free_memory
 
 if TYPE_CHECKING:
-    from pe_fill.estimators.point_fit import PointFit
+    from pe_fill.estimators.fitted_points import PointFit
     from pe_lightning.signals.raw import AnyArray
 
 MAP_SAMPLE_BYTES = 64
@@ -209,27 +210,7 @@ def _check_overlap(fit: PointFit, axes: dict[str, AnyArray]) -> None:
             )
 
 
-def fill_points(
-    paths: list[str],
-    out: Path,
-    coordinates: str | None,
-    values: str | None,
-    grid: str | None,
-    spacing: str | None,
-    region: str | None,
-    like: str | None,
-    at: str | None,
-    missing: str,
-    periodic: str | None,
-    duplicates: Literal["average", "keep", "error"],
-    max_distance: str | None,
-    model: Literal["auto", "adaptive", "exact"],
-    encoder: str | None,
-    folds: Literal["auto", "random", "blocks", "none"],
-    seed: int,
-    force: bool,
-    verbose: bool,
-) -> int:
+def fill_points(paths: list[str], out: Path, request: FillRequest, missing: str, force: bool, verbose: bool) -> int:
     """Predicts values between scattered points on a grid or at places, in one file; see :func:`fill_files`."""
     from pe_fill.estimators.point_fit import fit_source
     from pe_fill.formats.points import POINT_FORMATS, PointSource, names_of, points_options, read_places
@@ -239,6 +220,10 @@ def fill_points(
     from pe_lightning.signals.sources.paths import SourceFile, format_of
     from pe_lightning.signals.sources.tables import header_of
 
+    coordinates, values, periodic = request.coordinates, request.values, request.periodic
+    grid, spacing, region, like, at = request.grid, request.spacing, request.region, request.like, request.at
+    assert isinstance(request.model, str)
+    assert periodic is None or isinstance(periodic, str)
     if coordinates is None and values is None:
         coordinates, values = _series_columns(paths[0]) or (None, None)
     if coordinates is None or values is None:
@@ -264,7 +249,10 @@ def fill_points(
             region is not None and grid is None and spacing is None,
             "--region W,E,S,N is for a map with --grid or --spacing: leave it out",
         ),
-        (folds == "blocks", "--folds blocks is for samples of a grid; folds of points are random: set random or none"),
+        (
+            request.folds == "blocks",
+            "--folds blocks is for samples of a grid; folds of points are random: set random or none",
+        ),
         (
             at is not None and out.suffix not in (".csv", ".npy"),
             f"values at places are written as .csv or .npy; got --out {str(out)!r}",
@@ -272,9 +260,10 @@ def fill_points(
     )
     # before the fit, so that bad input costs no time
     around = any(name.lower() in LONGITUDES or name.isdecimal() for name in names)  # an index may be of longitudes
-    columns = _coordinate_columns(paths, names) if around or spacing or region or max_distance else {}
+    columns = _coordinate_columns(paths, names) if around or spacing or region or request.max_distance else {}
     dated = {name: column.dtype.kind == "M" for name, column in columns.items()}
-    reach = None if max_distance is None else lengths_of("max_distance", max_distance, dated)
+    max_distance = request.max_distance
+    reach = None if max_distance is None else lengths_of("max_distance", str(max_distance), dated)
     places = None if at is None else read_places(at, names)
     sizes, steps = [], dict[str, float]()
     if grid is not None:
@@ -291,13 +280,19 @@ def fill_points(
     if at is None and not limits and raster is None:
         limits = _across_the_date_line(columns, periodic)
     periodic = _turned(columns, limits or raster or ({} if places is None else places[0]), periodic)
-    source = PointSource(paths, coordinates, values, periodic, duplicates, missing=missing)
-    fit = fit_source(source, model, encoder, seed)
+    source = PointSource(paths, coordinates, values, periodic, request.duplicates, missing=missing)
+    fit = fit_source(source, request.model, request.encoder, request.seed)
     say(f"{fit.info.num_points} points, {', '.join(fit.info.names)} at ({', '.join(axis.name for axis in fit.axes)})")
     for name, periods in fit.seasons.items():
         say_periods(name, periods, any(axis.time for axis in fit.axes if axis.name == name))
+    if request.folds != "none" and not fit.has_scores:
+        say("no score: too few points to hold some out")
     # fits of folds, which are made when they are asked for
-    each = () if folds == "none" else zip(fit.info.names, fit.scores, fit.interpolation, fit.extents, strict=True)
+    each = (
+        ()
+        if request.folds == "none" or not fit.has_scores
+        else zip(fit.info.names, fit.scores, fit.interpolation, fit.extents, strict=True)
+    )
     for name, score, (baselines, left_out), extent in each:
         print_fold_scores(f"{name}, held-out points", {"this fit": score, **baselines}, extent, left_out, verbose)
     if not fit.has_std:

@@ -9,6 +9,7 @@ from itertools import chain
 from pathlib import Path
 
 from pe_lightning.errors import InputError, did_you_mean
+from pe_lightning.hints import hint
 from pe_lightning.registry import load_entry_points
 from pe_lightning.results.config_files import as_yaml
 from pe_lightning.signals.distributed import rank_zero_info
@@ -58,6 +59,8 @@ def find(config: str) -> str:
     if (own := FOLDER / f"{name}.yaml").is_file() and not name.startswith(NO_RECIPES):
         return str(own)  # without asking other packages, which are imported for it
     if name not in _paths():
+        if typed := hint(name):
+            raise InputError(f"--config {config!r} is neither a file nor a recipe; type {typed}")
         near = did_you_mean(name, names()) or "."
         raise InputError(f"--config {config!r} is neither a file nor a recipe{near} Recipes: {', '.join(names())}")
     return str(_paths()[name])

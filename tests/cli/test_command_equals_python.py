@@ -41,7 +41,6 @@ SMALL: dict[str, list[str]] = {
     "volume": ["--model.encoder.num_features", "8"],
     "points": ["--data.paths", "stations.csv", "--model.encoder.num_features", "8"],
     "labelled": ["--data.paths", "sst.nc", "--model.encoder.num_features", "8"],
-    "prior": ["--data.paths", "[]", "--data.drawn", "2", "--data.batch_size", "16", "--model.encoder.num_features", "5"],
     "paper": ["--data.preset", "null", "--data.frames", "[0,8]", "--data.resize", "16", "--model.encoder.num_features", "8"],
 }
 """What makes the recipes of a folder small."""

@@ -280,8 +280,6 @@ def _run(words: list[str], extra: list[str]) -> None:
     elif program == "pe-lightning":
         if arguments[0] == "suggest":
             arguments += ["--force", "--encoders", "gau,tri"]  # a page may suggest more than once
-        if arguments[0] == "demo":
-            arguments += ["--size", "32"]
         if arguments[0] in ("fit", "sweep"):
             arguments += extra
         if arguments[0] in ("fit", "sweep", "test", "predict", "validate"):

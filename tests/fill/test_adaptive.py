@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from pe_fill.networks.bank import AnisotropicKernels
-from pe_fill.solvers import adaptive
-from pe_fill.solvers.adaptive import AdaptiveGrid, ordinary_kriging
-from pe_fill.solvers.adaptive_points import AdaptivePoints
+from pe_fill.adaptive import grid as adaptive
+from pe_fill.adaptive.bank import AnisotropicKernels
+from pe_fill.adaptive.grid import AdaptiveGrid, ordinary_kriging
+from pe_fill.adaptive.points import AdaptivePoints
 from pe_lightning.evaluation import baselines
 from pe_lightning.signals.batches import GridBatch
 

@@ -9,7 +9,7 @@ from scipy.interpolate import CubicSpline, make_interp_spline
 from scipy.signal import lfilter
 from torch import Tensor
 
-from pe_fill.solvers.adaptive_line import DEGREES, AdaptiveLine, member_errors
+from pe_fill.adaptive.line import DEGREES, AdaptiveLine, member_errors
 from pe_lightning.evaluation.baselines import interpolate
 from pe_lightning.signals import GridBatch
 

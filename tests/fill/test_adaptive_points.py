@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 import torch
 
-from pe_fill.networks.bank import AnisotropicKernels
-from pe_fill.solvers import point_level, power_kriging
-from pe_fill.solvers.adaptive_points import RIDGE, AdaptivePoints
-from pe_fill.solvers.matern import learn_matern
-from pe_fill.solvers.neighbourhoods import Neighbourhoods
-from pe_fill.solvers.point_level import PointLevel
+from pe_fill.adaptive import point_level
+from pe_fill.adaptive.bank import AnisotropicKernels
+from pe_fill.adaptive.point_level import PointLevel
+from pe_fill.adaptive.points import RIDGE, AdaptivePoints
+from pe_fill.kriging import neighbours, power
+from pe_fill.kriging.matern import learn_matern
+from pe_fill.kriging.neighbours import Neighbourhoods
 
 
 def field(values: torch.Tensor, places: torch.Tensor, grid: tuple[int, ...], **options: object) -> AdaptivePoints:
@@ -70,11 +71,11 @@ def test_memory_is_bounded_and_values_are_the_same_in_small_blocks(monkeypatch):
     places = 30 * torch.rand(300, 2, generator=torch.Generator().manual_seed(0))
     values, points = torch.rand(300, 2, dtype=torch.float64), torch.rand(200, 2)
     whole = field(values, places, (30, 30)).at(points)
-    monkeypatch.setattr(power_kriging, "MAX_NUMBERS", 1)
-    monkeypatch.setattr(power_kriging, "POINTS_PER_BLOCK", 3)
+    monkeypatch.setattr(power, "MAX_NUMBERS", 1)
+    monkeypatch.setattr(neighbours, "POINTS_PER_BLOCK", 3)
     monkeypatch.setattr(point_level, "MAX_NUMBERS", 1)
     fit = field(values, places, (30, 30))
-    assert max(block.points.numel() for block in power_kriging.blocks_of(torch.zeros(9, dtype=torch.int64), 4, 1)) <= 3
+    assert max(block.points.numel() for block in neighbours.blocks_of(torch.zeros(9, dtype=torch.int64), 4, 1)) <= 3
     torch.testing.assert_close(fit.at(points), whole, rtol=0.02, atol=0.02)
 
 
@@ -120,7 +121,7 @@ def test_smoothed_values_at_samples_do_not_follow_their_noise():
     bank = AnisotropicKernels("laplace", 2, 2, (3.0,))
     fit = AdaptivePoints(bank, (clean + noise)[known], places[known] / 40, (40, 40), 0.8, 1.0, keeps_samples=False)
     assert (fit.at(places[known] / 40) - clean[known]).square().mean() < 0.15 * 0.2**2
-    assert len(fit.calibration(0).weights) == len(power_kriging.POWERS), "the bank, and all powers but 1/2"
+    assert len(fit.calibration(0).weights) == len(power.POWERS), "the bank, and all powers but 1/2"
 
 
 def made_surface(side: int) -> torch.Tensor:

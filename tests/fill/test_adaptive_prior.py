@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 import yaml
+from drawing import draw_words
 from fits import fit, signals
 
-import pe_fill
 from pe_fill import Adaptive, Local
 from pe_fill.estimators.priors import PRIOR_KEY, card, read_prior, shipped_file
-from pe_fill.networks.drawing import draw_words
 from pe_fill.networks.local import LocalPrior
 from pe_lightning.errors import InputError
 from pe_lightning.signals.sampling import GridSampling, RandomSampling
@@ -85,7 +86,7 @@ def test_a_prior_without_support_changes_nothing(noise, make_trainer):
 def test_the_shipped_prior_is_small_and_that_of_its_card(tmp_path, monkeypatch):
     assert shipped_file("pictures").stat().st_size < 400_000
     assert read_prior("pictures").num_params == card("pictures")["num_params"]
-    recipe = yaml.safe_load((pe_fill.RECIPES / "prior/pictures.yaml").read_text())
+    recipe = yaml.safe_load((Path(__file__).parents[2] / "datasets/prior_pictures.yaml").read_text())
     assert recipe["trainer"]["max_steps"] == card("pictures")["steps"]
     monkeypatch.setattr("pe_fill.estimators.priors.card", lambda name: {"sha256": "0"})
     with pytest.raises(InputError, match="damaged"):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from pe_fill.solvers.autoregressive import autoregressive, interpolate_segment
+from pe_fill.members.autoregressive import autoregressive, interpolate_segment
 
 
 def process(length: int, coefficients: list[float], seed: int = 0) -> np.ndarray:

@@ -171,7 +171,7 @@ def test_a_copy_has_known_values_and_metadata(tmp_path: Path, name: str) -> None
 
 
 def original_of(path: Path) -> EditableFile:
-    return read_original(SourceFile(path, str(path)), Missing("nan"), axes=1 if path.suffix in (".wav", ".aiff") else None)
+    return read_original(SourceFile(path, str(path)), Missing("nan"))
 
 
 def target_of(path: Path, original: EditableFile) -> Path:
@@ -234,11 +234,11 @@ def test_tags_and_other_chunks_of_sound_are_in_the_copy(tmp_path: Path, name: st
         file.write(RNG.random(900) - 0.5)
     if name != "a.flac":
         path.write_bytes(with_cue(path.read_bytes()))
-    original = read_original(SourceFile(path, name), Missing("nan"), axes=1)
+    original = read_original(SourceFile(path, name), Missing("nan"))
     values = np.ascontiguousarray(original.values[:, ::-1])
     original.write(tmp_path / f"b{path.suffix}", values)
     copy = tmp_path / f"b{path.suffix}"
-    np.testing.assert_array_equal(read_original(SourceFile(copy, "b"), Missing("nan"), axes=1).values, values)
+    np.testing.assert_array_equal(read_original(SourceFile(copy, "b"), Missing("nan")).values, values)
     with soundfile.SoundFile(copy) as file:
         assert (file.title, file.artist, len(file)) == ("song", "someone", 900)
     assert (bytes(range(28)) in copy.read_bytes()) == (name != "a.flac")

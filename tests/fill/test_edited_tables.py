@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from signals.sources.test_tables import write
 
-from pe_fill.estimators.filling import fill
+from pe_fill.filling import fill
 from pe_fill.formats.original import read_original
 from pe_fill.formats.points import PointSource
 from pe_lightning.signals.sources.missing import Missing

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +14,10 @@ from cli.test_cli_errors import DEMO, refused
 from cli.test_names import BYTES, picture
 from commands import error_of
 
-from pe_fill.estimators.filling import fill, read_file
-from pe_fill.verbs.fill import NOT_OF_POINTS
+import pe_fill
+from pe_fill.filling import fill, read_file
+from pe_fill.request import UNREAD, FillRequest
+from pe_fill.verbs.fill import fill_files
 from pe_lightning.__main__ import main
 from pe_lightning.errors import InputError
 
@@ -24,7 +28,9 @@ pytestmark = pytest.mark.usefixtures("empty_folder")
     ("arguments", "words"),
     [
         (["denoise", "a.png"], ["pe-lightning fill FILE --smooth --out OUT"]),
+        (["demo", "folder"], ["python benchmarks/gallery.py FOLDER"]),
         (["compress", "a.png"], ["pe-lightning fit FILE --config image/sparse"]),
+        (["fit", "--config", "prior/cells"], ["type python datasets/make_priors.py cells"]),
         (["upscale", "a.png"], ["pe-lightning fill FILE --upscale 2 --out OUT"]),
         (["fit", "samples://astronaut", "--denoise"], ["type pe-lightning fill FILE --smooth --out OUT"]),
         (["fill", "a.png", "--mask", "m.png", "--out", "b.png"], ["type --missing MASK"]),
@@ -45,7 +51,7 @@ def test_what_to_type(capsys, arguments, words):
     refused(capsys, arguments, *words)
 
 
-@pytest.mark.parametrize("name", NOT_OF_POINTS)
+@pytest.mark.parametrize("name", ["no_std" if name == "std" else name for name in UNREAD["tables of points"]])
 def test_options_that_tables_of_points_do_not_have(capsys, name):
     given = {"upscale": "2", "samples": "cells", "block": "3", "axes": "2", "grow": "1", "noise": "0.1"}
     words = [f"--{name}"] if name in ("smooth", "no_std") else [f"--{name}", given.get(name, "a")]
@@ -64,9 +70,50 @@ def test_options_that_a_file_does_not_have(capsys, tmp_path):
         fill(np.load("a.npy"), key="values")
 
 
+def test_axes_are_of_arrays_alone(capsys):
+    picture()
+    Path("a.csv").write_text("v\n1\n\n3\n4\n")
+    Path("frames").mkdir()
+    for number in (1, 3):
+        picture(f"frames/{number}.png")
+    soundfile.write("a.wav", np.zeros(400), 8000, "PCM_16")
+    for name in ("a.png", "a.csv", "frames", "a.wav"):
+        words = f"axes says how the shape of an array is read, and {name!r} is none: leave it out"
+        refused(capsys, ["fill", name, "--axes", "2", "--out", "b"], words)
+
+
+def test_the_command_and_the_function_have_the_options_of_a_request():
+    fields = {field.name: field.default for field in dataclasses.fields(FillRequest)}
+    function = {key: value.default for key, value in inspect.signature(fill).parameters.items()}
+    command = {key: value.default for key, value in inspect.signature(fill_files).parameters.items()}
+    assert function.keys() - fields.keys() == {"values", "missing"} - fields.keys()
+    assert command.keys() - fields.keys() == {"paths", "out", "missing", "no_std", "force", "verbose"}
+    assert fields.keys() == (function.keys() | command.keys()) & fields.keys()
+    for given in (function, command):
+        assert {key: given[key] for key in given.keys() & fields.keys() - {"std", "values"}}.items() <= fields.items()
+
+
+def test_members_and_numbers_of_numpy():
+    values = np.where(
+        np.arange(900).reshape(30, 30) % 7 == 0, np.nan, 1.0 * np.add.outer(np.arange(30), np.arange(30) ** 0.5)
+    )
+    with pytest.raises(InputError, match="members are named once each; got fourier, fourier"):
+        fill(values, members=["fourier", "fourier"])
+    few_frames = np.stack([values] * 3)
+    assert np.isfinite(fill(few_frames, axes=3, folds="none").values).all(), "three frames, and no colours"
+    with pytest.raises(InputError, match=r"bfloat16.*give values.float\(\)"):
+        fill(torch.zeros(8, 8, dtype=torch.bfloat16), smooth=True)
+    whole = np.nan_to_num(values).round().astype(np.uint8)
+    assert fill(whole, upscale=np.int64(2), folds="none").values.shape == (60, 60)
+    with pytest.raises(InputError, match="folds random or blocks"):
+        fill(whole, upscale=2, folds="random")
+
+
 def test_filling_leaves_the_random_generator_as_it_was():
     values, state = np.where(np.eye(12) > 0, np.nan, 1.0), torch.get_rng_state()
     fill(values, folds="none", seed=3)
+    fit = pe_fill.fit_points(np.random.default_rng(0).random((60, 2)), np.arange(60.0), seed=3)
+    assert np.isfinite(fit.score)
     assert torch.equal(torch.get_rng_state(), state)
 
 

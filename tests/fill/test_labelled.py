@@ -11,8 +11,9 @@ import torch
 import pe_fill
 import pe_lightning
 from pe_fill import LabelledDataModule
-from pe_fill.estimators.filling import read_file
-from pe_fill.formats.labelled import LabelledSource, axes_of, edit_labelled, original_of, packed
+from pe_fill.filling import read_file
+from pe_fill.formats.labelled import LabelledSource, axes_of
+from pe_fill.formats.netcdf import edit_labelled, original_of, packed
 from pe_fill.formats.points import PointSource
 from pe_fill.formats.times import Clock
 from pe_fill.results.before_after import draw_before_after

@@ -9,7 +9,8 @@ import torch
 
 from pe_fill.estimators.priors import prior_from
 from pe_fill.networks.cells import orientations
-from pe_fill.networks.local import LocalFrames, LocalGrid, LocalPrior, spaced_axes
+from pe_fill.networks.frames import LocalFrames, spaced_axes
+from pe_fill.networks.local import LocalGrid, LocalPrior
 from pe_lightning.errors import InputError
 
 GRID, FIRST, STEP = (18, 24), (1, 0), (2, 3)

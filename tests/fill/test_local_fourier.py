@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from pe_fill.solvers.local_fourier import FourierSettings, local_fourier
+from pe_fill.members.fourier import FourierSettings, local_fourier
 
 
 def one_window(window: np.ndarray, weights: np.ndarray, terms: int) -> np.ndarray:

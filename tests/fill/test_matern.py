@@ -9,7 +9,7 @@ from scipy.interpolate import RBFInterpolator
 from scipy.optimize import approx_fprime
 from scipy.spatial.distance import cdist
 
-from pe_fill.solvers.matern import SMOOTHNESS, Matern, MaternKriging, _cost, learn_matern
+from pe_fill.kriging.matern import SMOOTHNESS, Matern, MaternKriging, _cost, learn_matern
 
 LENGTHS = np.array([0.06, 0.6, 0.3])
 NOISE = 0.1

@@ -11,10 +11,12 @@ import torch
 from scipy.ndimage import gaussian_filter
 from torch import Tensor
 
-from pe_fill.estimators.filling import fill
-from pe_fill.solvers import gap_copies, motion
-from pe_fill.solvers.gap_members import MEMBERS, Gaps, default_members
-from pe_fill.solvers.motion import frame_flow
+from pe_fill.filling import fill
+from pe_fill.members import motion
+from pe_fill.members.member import Gaps
+from pe_fill.members.motion import frame_flow
+from pe_fill.members.table import MEMBERS, default_members
+from pe_fill.mixture import copies as gap_copies
 
 
 def texture(channels: int = 1, side: int = 120, seed: int = 0) -> Tensor:

@@ -15,7 +15,7 @@ import tifffile
 from clip_files import pictures, write_video
 from PIL import Image
 
-from pe_fill.estimators.filling import fill
+from pe_fill.filling import fill
 from pe_fill.formats.editable import EditableFile
 from pe_fill.formats.original import read_original
 from pe_lightning.errors import InputError

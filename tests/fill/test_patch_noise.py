@@ -14,8 +14,8 @@ from PIL import Image
 from scipy.ndimage import gaussian_filter
 
 from pe_fill import fill
-from pe_fill.solvers.patch_noise import mixed_denoising, remove_noise
 from pe_fill.sparse.denoise import denoise
+from pe_fill.sparse.patch_noise import mixed_denoising, remove_noise
 from pe_lightning.__main__ import main
 from pe_lightning.errors import InputError
 from pe_lightning.signals.raw import AnyArray

@@ -10,7 +10,7 @@ import torch
 import pe_fill
 import pe_lightning
 from pe_fill import Adaptive
-from pe_fill.estimators.point_fit import PointFit
+from pe_fill.estimators.fitted_points import PointFit
 from pe_fill.formats.points import PointArrays
 from pe_fill.results.maps import PointMap, check_map
 from pe_lightning.__main__ import main
@@ -183,3 +183,21 @@ def test_intervals_hold_their_share_where_stations_are_clustered_and_questions_a
         errors, bounds = np.abs(fit.predict(wanted) - surface(wanted)), [fit.interval(wanted, level) for level in levels]
         shares.append([np.mean(errors <= (high - low) / 2) for low, high in bounds])
     assert np.mean(shares, 0) == pytest.approx(levels, abs=0.07)
+
+
+@pytest.mark.filterwarnings("ignore::pe_lightning.solvers.choice.ChoiceWarning")  # so few points
+@pytest.mark.parametrize(("model", "counts"), [("auto", (2, 3, 6, 7)), ("adaptive", (6, 7, 10)), ("exact", (2, 3))])
+def test_few_points_have_a_score_where_some_can_be_held_out(model, counts):
+    for count in counts:
+        fit = pe_fill.fit_points(RNG.random((count, 2)), RNG.random(count), model=model)
+        assert np.isfinite(fit.predict(RNG.random((4, 2)))).all()
+        assert np.isfinite(fit.score) == fit.has_scores == bool(fit.interpolation[0][0])
+    assert fit.has_scores
+
+
+@pytest.mark.filterwarnings("ignore::pe_lightning.solvers.choice.ChoiceWarning")
+def test_two_points_make_a_map_without_a_score(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("a.csv").write_text("x,y,v\n0,0,1\n1,1,2\n")
+    assert main(["fill", "a.csv", "--coordinates", "x,y", "--values", "v", "--grid", "4,4", "--out", "b.npy"]) == 0
+    assert "no score: too few points to hold some out" in capsys.readouterr().out

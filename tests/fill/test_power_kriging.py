@@ -9,10 +9,11 @@ from scipy.interpolate import RBFInterpolator
 from scipy.optimize import minimize
 from scipy.spatial import cKDTree
 
-from pe_fill.networks.bank import AnisotropicKernels
-from pe_fill.solvers.adaptive_points import RIDGE, AdaptivePoints
-from pe_fill.solvers.calibration import least_error_weights
-from pe_fill.solvers.power_kriging import POWERS, PowerKriging, neighbours_around
+from pe_fill.adaptive.bank import AnisotropicKernels
+from pe_fill.adaptive.points import RIDGE, AdaptivePoints
+from pe_fill.kriging.neighbours import neighbours_around
+from pe_fill.kriging.power import POWERS, PowerKriging
+from pe_fill.mixture.weights import least_error_weights
 
 KERNELS = {1.0: "linear", 2.0: "thin_plate_spline", 3.0: "cubic"}
 

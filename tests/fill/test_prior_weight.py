@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from pe_fill.solvers.prior_weight import WEIGHT_OFFSET, WEIGHT_PER_OCTAVE, WEIGHT_SLOPE, MixedGrid, held_out_weight
+from pe_fill.adaptive.prior_weight import WEIGHT_OFFSET, WEIGHT_PER_OCTAVE, WEIGHT_SLOPE, MixedGrid, held_out_weight
 
 GRID = (96, 80)
 

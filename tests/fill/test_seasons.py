@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import pe_fill
-from pe_fill.solvers.seasons import SeasonalMean, find_periods, strongest_period
+from pe_fill.kriging.seasons import SeasonalMean, find_periods, strongest_period
 from pe_lightning.errors import InputError
 
 

@@ -8,11 +8,11 @@ import pytest
 import torch
 
 import pe_fill
-from pe_fill.checks import check_limits
-from pe_fill.estimators.gap_limits import beyond_limits
-from pe_fill.estimators.series import SeasonalMember
 from pe_fill.formats.point_axes import periods_of_grid, periods_of_points
-from pe_fill.solvers.gap_members import Gaps
+from pe_fill.members.member import Gaps
+from pe_fill.members.seasonal import SeasonalMember
+from pe_fill.mixture.limits import beyond_limits, check_dates
+from pe_fill.request import FillRequest
 from pe_fill.verbs.fill_points import lengths_of, region_of
 from pe_lightning.__main__ import main
 from pe_lightning.errors import InputError
@@ -138,11 +138,16 @@ def test_gaps_longer_than_the_limit_are_left_and_far_samples_too() -> None:
     plane = np.zeros((12, 12), bool)
     plane[2, :] = plane[4:9, 3:8] = True  # a scratch stays a short gap, however long it is
     assert (beyond_limits(plane, (), 3, None) == plane & (np.arange(12)[:, None] > 3)).all()
+    turn = Axis("lon", 0.0, 360.0, 9, periodic=True)
+    seam = np.array([1, 1, 0, 0, 1, 1, 0, 0, 1], bool)
+    assert np.flatnonzero(beyond_limits(seam, [turn], 2, None)).tolist() == [0, 1, 8], "a gap of three over the seam"
+    assert np.flatnonzero(beyond_limits(seam, [turn], None, 1)).tolist() == [0]
+    assert not beyond_limits(np.array([1, 1, 0, 1], bool), [Axis("lon", 0.0, 360.0, 4, periodic=True)], None, 2).any()
     for given in (0, -1, "abc", "3 weeks", 2.5, True):
         with pytest.raises(InputError, match="max_gap is a"):
-            check_limits(given, None)
+            FillRequest(max_gap=given)
     with pytest.raises(InputError, match="one axis of dates"):
-        check_limits(None, "3h", [Axis("x", 0.0, 8.0, 9)])
+        check_dates([Axis("x", 0.0, 8.0, 9)], None, "3h")
 
 
 def test_cells_beyond_the_limit_stay_as_the_file_has_missing_ones(

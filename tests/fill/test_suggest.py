@@ -8,11 +8,11 @@ import pytest
 import torch
 import yaml
 from commands import error_of
+from drawing import draw_words
 from PIL import Image
 from studies.suggest.test_suggest_command import best_of_table, fitted, picture
 
 from pe_fill import SparseLinear
-from pe_fill.networks.drawing import draw_words
 from pe_fill.sparse.suggest import sparsity
 from pe_lightning import encoders
 from pe_lightning.__main__ import main

@@ -15,8 +15,9 @@ import tifffile
 from PIL import Image
 from source_checks import refused, stored
 
-from pe_fill.estimators.filling import Filled, fill, read_file
+from pe_fill.filling import fill, read_file
 from pe_fill.formats.labelled import LabelledSource
+from pe_fill.results.filled import Filled
 from pe_lightning.__main__ import main
 from pe_lightning.signals.raw import to_unit
 from pe_lightning.signals.sources import ImageSource

@@ -6,9 +6,9 @@ import pytest
 import torch
 from fits import signals
 
-from pe_fill.networks.bank import AnisotropicKernels
-from pe_fill.solvers.adaptive_points import RIDGE, AdaptivePoints
-from pe_fill.solvers.uncertainty import uncertainty_of_grid
+from pe_fill.adaptive.bank import AnisotropicKernels
+from pe_fill.adaptive.points import RIDGE, AdaptivePoints
+from pe_fill.adaptive.uncertainty import uncertainty_of_grid
 from pe_lightning.errors import InputError
 from pe_lightning.estimators import LinearRidge
 from pe_lightning.training import TensorDataModule

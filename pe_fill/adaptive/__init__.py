@@ -1,0 +1,1 @@
+"""Adaptive fits: banks of local fits, weighted and calibrated by held-out samples."""

@@ -1,0 +1,1 @@
+"""Kriging in many small neighbourhoods at once: power variograms, Matern covariances, seasons."""

@@ -1,0 +1,1 @@
+"""A mixture of members, weighted and scored by imitated gaps."""

@@ -1,0 +1,1 @@
+"""The plans by which a signal is filled, denoised or enlarged."""

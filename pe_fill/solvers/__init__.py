@@ -1,1 +1,0 @@
-"""Solvers of local fits, gaps, scattered points and series."""
