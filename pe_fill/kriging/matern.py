@@ -29,9 +29,8 @@ from pe_lightning.linalg.threads import sized_threads
 
 SMOOTHNESS = (1.5, 0.5, 2.5, math.inf)
 """Smoothness of the covariances that are tried, the last two while the likelihood grows; the infinite one is a Gaussian."""
-BLOCK_SAMPLES = 128
-MAX_BLOCKS = 8
-SUBSET_SAMPLES = 256
+SUBSET_SAMPLES, PER_BLOCK = 256, 32
+"""Samples of the random subset, and how many of them there are for each block, of half as many neighbouring samples."""
 LENGTHS = (3e-3, 30.0)
 """Least and largest length, relative to the extent of the samples."""
 NUGGETS = (1e-8, 30.0)
@@ -80,16 +79,16 @@ def _matern(squared: Tensor, smoothness: float) -> tuple[Tensor, Tensor]:
 @sized_threads(0)
 @torch.inference_mode(False)
 @torch.no_grad()
-def learn_matern(values: Tensor, places: Tensor, linear: bool = False) -> Matern:
+def learn_matern(values: Tensor, places: Tensor, linear: bool = False, subset: int = SUBSET_SAMPLES) -> Matern:
     """The covariance of the largest restricted likelihood of samples ``(P, C)`` at ``(P, D)``, one for all channels.
 
-    Of the linear covariance the noise alone is learned.
+    Of the linear covariance the noise alone is learned. ``subset`` samples are drawn of all, and ``subset / 32`` blocks.
     """
     places, values = places.detach().double().cpu(), values.detach().double().cpu()
     axes, extent = places.shape[1], np.ptp(places.numpy(), axis=0).clip(1e-300)
     values = (values - values.mean(0)) / values.std(0).clamp_min(1e-12)
     unit = places / torch.from_numpy(extent)
-    parts = [(unit[rows][:, :, None] - unit[rows][:, None], values[rows]) for rows in _subsets(unit.numpy())]
+    parts = [(unit[rows][:, :, None] - unit[rows][:, None], values[rows]) for rows in _subsets(unit.numpy(), subset)]
     squares = [(offsets.square(), block) for offsets, block in parts]
     bounds = [tuple(map(math.log, LENGTHS))] * axes
     # there may be two maxima: with long lengths, and with short ones and less noise
@@ -112,15 +111,15 @@ def learn_matern(values: Tensor, places: Tensor, linear: bool = False) -> Matern
     return Matern(torch.from_numpy(np.exp(start[:-1]) * extent), float(np.exp(start[-1])), best)
 
 
-def _subsets(unit: np.ndarray) -> list[Tensor]:
+def _subsets(unit: np.ndarray, subset: int) -> list[Tensor]:
     """Numbers of the samples of each block, ``(B, n)``, and of the random subset, ``(1, n)``."""
     count, random = len(unit), np.random.default_rng(0)
-    if count <= BLOCK_SAMPLES + SUBSET_SAMPLES:
+    if count <= subset // 2 + subset:
         return [torch.arange(count)[None]]
-    order, start = split_by_medians(unit, BLOCK_SAMPLES)
+    order, start = split_by_medians(unit, subset // 2)
     size = int(np.diff(np.append(start, count)).min())
-    blocks = random.permutation(start)[:MAX_BLOCKS, None] + np.arange(size)
-    return [torch.from_numpy(order[blocks]), torch.from_numpy(random.permutation(count)[:SUBSET_SAMPLES])[None]]
+    blocks = random.permutation(start)[: subset // PER_BLOCK, None] + np.arange(size)
+    return [torch.from_numpy(order[blocks]), torch.from_numpy(random.permutation(count)[:subset])[None]]
 
 
 def _cost(theta: np.ndarray, parts: list[tuple[Tensor, Tensor]], smoothness: float) -> tuple[float, np.ndarray]:

@@ -16,6 +16,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 import torch
+from scipy import sparse
+from scipy.linalg import solveh_banded
 from scipy.signal import lombscargle
 from torch import Tensor
 
@@ -28,6 +30,8 @@ MAX_PERIODOGRAM_SAMPLES = 2000
 MAX_FREQUENCIES = 8000
 ROUNDING = 1e-9
 """Standard deviation about a trend, relative to the values, below which a column has no period."""
+MAX_STEPS = 1 << 20
+"""Longest series, in spacings, whose periodogram at equal distances is a Fourier transform."""
 MIN_CYCLES = 3
 """Fewest periods in a series."""
 OVERSAMPLING = 4
@@ -46,6 +50,8 @@ BLOCKS = (8, 20)
 """Fewest and most blocks that a series is divided into, as wide as its widest gap; every fourth is held out, in turn."""
 MAX_BLOCK_SAMPLES = 1200
 """Samples of a series, next to each other, that decide on a period."""
+SERIES_SUBSET = 128
+"""Samples of a random subset of a series that its covariance is learned from, beside blocks of neighbouring ones."""
 NUM_NEIGHBOURS = 256
 """Samples of a system: of the same phase in many periods, and of many phases in one."""
 
@@ -65,27 +71,35 @@ class SeasonalMean:
             some = np.random.default_rng(0).permutation(len(times))[:MAX_FITTED]
             times, values = times[some], values[some]
         count = max(4, min(int(self.extent / min(periods)), len(times) // 8, MAX_KNOTS))
-        knots = np.linspace(times.min(), times.max(), count)
-        trend = np.clip(1 - np.abs(times[:, None] - knots) / (knots[1] - knots[0]), 0, None)
-        small = 1e-6 * np.linalg.norm(trend) * np.eye(count)  # knots without samples near them
-        basis, _ = np.linalg.qr(np.concatenate([trend, small]))
+        place = (times - times.min()) / np.ptp(times) * (count - 1)
+        below = np.minimum(place.astype(int), count - 2)
+        rows, share = np.arange(len(times)), place - below
+        trend = sparse.csr_array((np.append(1 - share, share), (np.tile(rows, 2), np.append(below, below + 1))))
+        trend.resize(len(times), count)
+        products = (trend.T @ trend).toarray()
+        products += 1e-12 * np.trace(products) * np.eye(count)  # knots without samples near them
+        bands = np.stack([np.append(0, products.diagonal(1)), products.diagonal()])
 
         def without_trend(columns: Floats) -> Floats:
-            stacked = np.concatenate([columns, np.zeros((count, columns.shape[1]))])
-            rest: Floats = stacked - basis @ (basis.T @ stacked)
+            rest: Floats = columns - trend @ solveh_banded(bands, trend.T @ columns)
             return rest
 
-        least, rest = math.inf, without_trend(values)
+        waves = [(period, min(most, int(distinct * period / 2))) for period in periods]
+        numbers = np.concatenate([np.tile(np.arange(n), 2) for _, n in waves])
+        both = without_trend(np.concatenate([self._columns(times, waves, True), values], 1))
+        both = np.linalg.qr(both, "r")
+        season, rest = np.split(both, [2 * len(numbers)], 1)
+        least = math.inf
         for harmonics, slopes in itertools.product(range(most + 1), (False, True)):
-            waves = [(period, min(harmonics, int(distinct * period / 2))) for period in periods]
-            season = without_trend(self._columns(times, waves, slopes))
-            found = np.linalg.lstsq(season, rest, rcond=None)[0]
-            free = max(1, len(times) - season.shape[1] - count)
-            cost = np.log(np.square((rest - season @ found) / free).sum(0) + np.finfo(float).tiny).sum()
+            taken = np.append(numbers < harmonics, slopes & (numbers < harmonics))
+            found = np.linalg.lstsq(season[:, taken], rest, rcond=None)[0]
+            free = max(1, len(times) - taken.sum() - count)
+            cost = np.log(np.square((rest - season[:, taken] @ found) / free).sum(0) + np.finfo(float).tiny).sum()
             if cost < least:
-                least, self.waves, self.slopes, self.coefficients = cost, waves, slopes, found
-                share = season.shape[1] / len(times)
-        self.inflation = math.sqrt((1 + share) / max(1 - share, 0.5))
+                least, self.slopes, self.coefficients = cost, slopes, found
+                self.waves = [(period, min(harmonics, n)) for period, n in waves]
+                share_of = taken.sum() / len(times)
+        self.inflation = math.sqrt((1 + share_of) / max(1 - share_of, 0.5))
         """Errors of predictions relative to those at the samples, which the harmonics were fitted to."""
 
     def __call__(self, times: Floats) -> Floats:
@@ -136,7 +150,9 @@ def find_periods(times: Floats, values: Floats) -> tuple[float, ...]:
 def strongest_period(times: Floats, values: Floats) -> tuple[float, float]:
     """The period of the sinusoid with the largest share of the variance of ``(P, C)`` at sorted times, and this share."""
     spacing = float(np.median(np.diff(times)))
-    if len(times) > MAX_PERIODOGRAM_SAMPLES:
+    steps = (times - times[0]) / spacing
+    equal = steps[-1] < MAX_STEPS and np.abs(steps - steps.round()).max() < 0.01
+    if len(times) > MAX_PERIODOGRAM_SAMPLES and not equal:
         some = np.sort(np.random.default_rng(0).permutation(len(times))[:MAX_PERIODOGRAM_SAMPLES])
         times, values = times[some], values[some]
     extent = float(np.ptp(times))
@@ -151,10 +167,25 @@ def strongest_period(times: Floats, values: Floats) -> tuple[float, float]:
         return mean
 
     frequencies: Floats = (MIN_CYCLES / extent + resolution * np.arange(count)).astype(np.float64)
-    best = frequencies[power(frequencies).argmax()]
+    every = _power_at_steps(steps.round().astype(int), values, count) if equal else power(frequencies)
+    best = frequencies[every.argmax()]
     fine: Floats = (best + resolution * np.linspace(-1, 1, 41)).astype(np.float64)
     powers = power(fine)
     return float(1 / fine[powers.argmax()]), float(powers.max())
+
+
+def _power_at_steps(steps: npt.NDArray[np.int64], values: Floats, count: int) -> Floats:
+    """The periodogram of values ``(P, C)`` at whole numbers from zero, mean over columns, by Fourier transforms."""
+    size, number = OVERSAMPLING * int(steps[-1]), OVERSAMPLING * MIN_CYCLES + np.arange(count)
+    dense = np.zeros((steps[-1] + 1, values.shape[1] + 1))
+    dense[steps] = np.concatenate([values, np.ones((len(values), 1))], 1)
+    sums = np.fft.fft(dense, size, 0)
+    doubled = sums[2 * number % size, -1]
+    waves = sums[number, :-1] * np.exp(-0.5j * np.angle(doubled))[:, None]
+    counts = (len(values) + np.abs(doubled)) / 2, (len(values) - np.abs(doubled)) / 2
+    found = waves.real**2 / counts[0][:, None] + waves.imag**2 / counts[1].clip(1e-9)[:, None]
+    mean: Floats = (found / np.square(values).sum(0)).mean(1)
+    return mean
 
 
 def _block_error(times: Floats, values: Floats, periods: Sequence[float]) -> float:
@@ -163,7 +194,7 @@ def _block_error(times: Floats, values: Floats, periods: Sequence[float]) -> flo
     times, values = times[start : start + MAX_BLOCK_SAMPLES], values[start : start + MAX_BLOCK_SAMPLES]
     columns = torch.from_numpy((values - values.mean(0)) / values.std(0).clip(1e-300))
     points = with_phases(times, periods)
-    covariance = learn_matern(columns, points)
+    covariance = learn_matern(columns, points, subset=SERIES_SUBSET)
     extent = float(np.ptp(times))
     width = float(np.clip(np.diff(times).max(), extent / BLOCKS[1], extent / BLOCKS[0]))
     block, squares = ((times - times[0]) / width).astype(int), []

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from pe_fill.kriging.matern import learn_matern
-from pe_fill.kriging.seasons import SeasonalKriging, SeasonalMean, with_phases
+from pe_fill.kriging.seasons import SERIES_SUBSET, SeasonalKriging, SeasonalMean, with_phases
 from pe_fill.members.member import Gaps
 
 SEASONAL = "seasonal"
@@ -32,7 +32,7 @@ class SeasonalMember:
         self.periods, times = periods, known.nonzero()[:, 0].double().numpy()
         rest = values[known].double().numpy()
         rest = rest - SeasonalMean(times, rest, periods)(times)
-        self.covariance = learn_matern(torch.from_numpy(rest), with_phases(times, periods))
+        self.covariance = learn_matern(torch.from_numpy(rest), with_phases(times, periods), subset=SERIES_SUBSET)
 
     def __call__(self, gaps: Gaps) -> Tensor:
         times, wanted = (mask.nonzero()[:, 0].double().numpy() * gaps.step for mask in (gaps.known, gaps.wanted))
