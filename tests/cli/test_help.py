@@ -27,7 +27,8 @@ def test_every_option_of_a_model_is_listed(name):
 def test_every_option_of_a_data_module_is_listed(name):
     cls = datamodules.get(name)
     shown = short_help("test", [], [Option(("--data", name))])
-    groups = {"batching", "storage"} & options_of(cls)
-    for option in options_of(cls) - groups - {"values"}:  # a tensor is for Python alone
+    for option in options_of(cls) - {"batching", "storage", "values"}:  # a tensor is for Python alone
         assert f"\n  --data.{option} " in shown
-    assert ("\n  --data.batching.kind " in shown) == bool(groups)
+    by_keyword = any(parameter.kind is parameter.VAR_KEYWORD for parameter in inspect.signature(cls).parameters.values())
+    for group, option in (("batching", "kind"), ("storage", "in_memory")):
+        assert (f"\n  --data.{group}.{option} " in shown) == (by_keyword or group in options_of(cls))
