@@ -43,6 +43,7 @@ class PointsDataModule(SignalDataModule):
         storage: Storage = Storage(),
         folds: FoldsLike | None = None,
         validation: ValidationShare | None = None,
+        added_noise: float = 0.0,
         **source: Any,
     ) -> None:
         usual = RandomSampling(0.8, shared=True)
@@ -52,7 +53,7 @@ class PointsDataModule(SignalDataModule):
         if folds is not None and chosen == usual:
             chosen = GridSampling(1)  # folds are of all rows
         points = PointSource(paths, coordinates, values, **source)
-        super().__init__(points, chosen, eval_mask, batching, storage, folds, validation)
+        super().__init__(points, chosen, eval_mask, batching, storage, folds, validation, added_noise=added_noise)
 
 
 class LabelledDataModule(FileDataModule):

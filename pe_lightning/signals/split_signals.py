@@ -73,6 +73,7 @@ class Signals:
         loaded: ``(S, N_1, ..., N_D, C)`` float32 in [0, 1], NaN at missing samples, or ``(S, P, C)`` of scattered samples;
             ``None``: values are read from their file block by block.
         axes: Coordinates per axis of the grid, or of a grid of the density of scattered samples, axis a ``(N_a,)``.
+        noise: Added to the values that are trained on, of the shape of ``loaded``; ``None``: nothing is added.
     """
 
     source: Source
@@ -82,6 +83,7 @@ class Signals:
     eval_mask: EvalMask
     loaded: Tensor | None
     axes: tuple[Tensor, ...]
+    noise: Tensor | None = None
 
     @classmethod
     def read(cls, source: Source, splitting: Splitting) -> Signals:
@@ -99,7 +101,11 @@ class Signals:
             split = split_known_samples(sampling, info, known)
             values = values.where(known[..., None], torch.nan)
         split, eval_mask = splitting.hold_out(source, raw, split, is_loaded)
-        signals = cls(source, raw, info, split, eval_mask, values, _axes(info))
+        noise = None
+        if values is not None and splitting.added_noise:
+            # the same in every run, so that runs differ by what is fitted alone
+            noise = torch.randn(values.shape, generator=torch.Generator().manual_seed(0)) * splitting.added_noise
+        signals = cls(source, raw, info, split, eval_mask, values, _axes(info), noise)
         return signals.scaled(trained_scaling(source, raw, split)) if signals.has_trained_range else signals
 
     # -- the signals --------------------------------------------------------------------------------------------------
@@ -133,7 +139,8 @@ class Signals:
         """Some of the signals."""
         low, high = zip(*(self.info.scaling.of(s) for s in range(self.info.num_signals)[signals]), strict=True)
         info = replace(self.info, names=self.info.names[signals], scaling=ValueRange(self.info.scaling.dtype, low, high))
-        return replace(self, info=info, split=self.split.of(signals), loaded=self.values[signals])
+        noise = None if self.noise is None else self.noise[signals]
+        return replace(self, info=info, split=self.split.of(signals), loaded=self.values[signals], noise=noise)
 
     @property
     def streamed(self) -> bool:
@@ -146,6 +153,11 @@ class Signals:
         if self.loaded is None:
             raise InputError("the signals are read from their file and not loaded; set in_memory: true to load them")
         return self.loaded
+
+    @property
+    def _trained_values(self) -> Tensor:
+        """The values with the noise that is added to those that are trained on."""
+        return self.values if self.noise is None else self.values + self.noise
 
     @property
     def num_missing(self) -> list[int] | None:
@@ -170,7 +182,7 @@ class Signals:
         info, digest = self.info, hashlib.sha256()
         digest.update(f"{(info.num_signals, *self.split.grid, info.channels)} {self.split.num_train};".encode())
         points = () if self.raw.points is None else (self.raw.points,)
-        values = self.raw.unit_blocks() if self.streamed else (self.values,)
+        values = self.raw.unit_blocks() if self.streamed else (self._trained_values,)
         for numbers in itertools.chain(values, points, self.split.train_indices):
             digest.update(np.ascontiguousarray(numbers).data.cast("B"))
         return digest.hexdigest()[:16]
@@ -203,7 +215,7 @@ class Signals:
 
     @cached_property
     def _train_batch(self) -> GridBatch | PointBatch:
-        values, split = self.values, self.split
+        values, split = self._trained_values, self.split
         if isinstance(split, GridSplit):
             return GridBatch(tuple(x[index] for x, index in zip(self.axes, split.index, strict=True)), split.take(values))
         assert isinstance(split, PointSplit)
@@ -224,9 +236,12 @@ class Signals:
 
     @cached_property
     def validation_batch(self) -> GridBatch | PointBatch:
-        """:meth:`evaluation_batch` with the mask of the samples that are scored during training."""
+        """:meth:`evaluation_batch` with the mask of the samples that are scored during training.
+
+        Those that are held out of the trained ones have the noise of these: what they select knows nothing else.
+        """
         batch, mask = self.evaluation_batch(), self.split.validation
-        return batch if mask is None else replace(batch, mask=mask)
+        return batch if mask is None else replace(batch, mask=mask, values=self._trained_values)
 
     def calibration_batch(self) -> GridBatch | PointBatch:
         """Samples for means and scales of features: all trained samples, or a fixed set of points spread over the file."""

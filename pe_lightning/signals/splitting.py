@@ -47,12 +47,14 @@ class Splitting:
         folds: FoldsLike | FoldSampling | None = None,
         validation: ValidationShare | None = None,
         samples: SampleKind = "points",
+        added_noise: float = 0.0,
     ) -> None:
         self.eval_mask: EvalMask = choice("eval_mask", eval_mask, EvalMask)
         self.samples: SampleKind = choice("samples", samples, SampleKind)
         if validation is not None and validation not in (0, "auto"):
             number("validation", validation, "(0, 0.5]", hint=", such as 0.1, auto, or 0 for none")
         self.validation = validation
+        self.added_noise = number("added_noise", added_noise, "[0, inf)", hint=", such as 0.1 for 20 dB")
         self.folds = None if folds is None else make_folds(folds)
         if isinstance(sampling, (Tensor, np.ndarray)):
             sampling = MaskSampling(sampling)
@@ -82,6 +84,10 @@ class Splitting:
             (
                 not loaded and self.validation not in (None, 0, "auto"),
                 "validation samples are held out of signals in memory only: set in_memory: true, or validation: 0",
+            ),
+            (
+                not loaded and self.added_noise > 0,
+                "added_noise is for signals in memory: set --data.storage.in_memory true, or make them smaller",
             ),
             (
                 self.folds is not None and not (nothing_scored and loaded),

@@ -47,10 +47,11 @@ class FileDataModule(SignalDataModule, ABC):
         folds: FoldsLike | None = None,
         validation: ValidationShare | None = None,
         samples: SampleKind = "points",
+        added_noise: float = 0.0,
         **source: Any,
     ) -> None:
         files = self.make_source(paths, **source)
-        super().__init__(files, sampling, eval_mask, batching, storage, folds, validation, samples)
+        super().__init__(files, sampling, eval_mask, batching, storage, folds, validation, samples, added_noise)
 
     @staticmethod
     @abstractmethod
