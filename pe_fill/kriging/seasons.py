@@ -76,7 +76,7 @@ class SeasonalMean:
         rows, share = np.arange(len(times)), place - below
         trend = sparse.csr_array((np.append(1 - share, share), (np.tile(rows, 2), np.append(below, below + 1))))
         trend.resize(len(times), count)
-        products = (trend.T @ trend).toarray()
+        products = (trend.T @ trend).toarray()  # tridiagonal, of a small condition number
         products += 1e-12 * np.trace(products) * np.eye(count)  # knots without samples near them
         bands = np.stack([np.append(0, products.diagonal(1)), products.diagonal()])
 
@@ -87,8 +87,8 @@ class SeasonalMean:
         waves = [(period, min(most, int(distinct * period / 2))) for period in periods]
         numbers = np.concatenate([np.tile(np.arange(n), 2) for _, n in waves])
         both = without_trend(np.concatenate([self._columns(times, waves, True), values], 1))
-        both = np.linalg.qr(both, "r")
-        season, rest = np.split(both, [2 * len(numbers)], 1)
+        _, triangle = np.linalg.qr(both)
+        season, rest = np.split(triangle, [2 * len(numbers)], 1)
         least = math.inf
         for harmonics, slopes in itertools.product(range(most + 1), (False, True)):
             taken = np.append(numbers < harmonics, slopes & (numbers < harmonics))
