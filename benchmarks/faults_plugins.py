@@ -133,5 +133,7 @@ def _weights_and_calls(owner: type, name: str, strategy: Any, every: int) -> tup
         values = torch.rand(1, 8, 6, 1, generator=torch.Generator().manual_seed(0))
         module = module_type("rff", depth=1, hidden_size=4)
         trainer.fit(module, data_type(values, batching=Batching(steps_per_epoch=5)))
+    if torch.distributed.is_initialized():  # processes that are forked later would wait for it
+        torch.distributed.destroy_process_group()
     state = {key: value.numpy().tobytes() for key, value in module.state_dict().items() if isinstance(value, torch.Tensor)}
     return state, len(calls)
