@@ -73,8 +73,8 @@ class SeasonalMean:
         count = max(4, min(int(self.extent / min(periods)), len(times) // 8, MAX_KNOTS))
         place = (times - times.min()) / np.ptp(times) * (count - 1)
         below = np.minimum(place.astype(int), count - 2)
-        rows, share = np.arange(len(times)), place - below
-        trend = sparse.csr_array((np.append(1 - share, share), (np.tile(rows, 2), np.append(below, below + 1))))
+        rows, upper = np.arange(len(times)), place - below
+        trend = sparse.csr_array((np.append(1 - upper, upper), (np.tile(rows, 2), np.append(below, below + 1))))
         trend.resize(len(times), count)
         products = (trend.T @ trend).toarray()  # tridiagonal, of a small condition number
         products += 1e-12 * np.trace(products) * np.eye(count)  # knots without samples near them
@@ -91,15 +91,15 @@ class SeasonalMean:
         season, rest = np.split(triangle, [2 * len(numbers)], 1)
         least = math.inf
         for harmonics, slopes in itertools.product(range(most + 1), (False, True)):
-            taken = np.append(numbers < harmonics, slopes & (numbers < harmonics))
-            found = np.linalg.lstsq(season[:, taken], rest, rcond=None)[0]
-            free = max(1, len(times) - taken.sum() - count)
-            cost = np.log(np.square((rest - season[:, taken] @ found) / free).sum(0) + np.finfo(float).tiny).sum()
+            used = np.append(numbers < harmonics, slopes & (numbers < harmonics))
+            found = np.linalg.lstsq(season[:, used], rest, rcond=None)[0]
+            free = max(1, len(times) - used.sum() - count)
+            cost = np.log(np.square((rest - season[:, used] @ found) / free).sum(0) + np.finfo(float).tiny).sum()
             if cost < least:
                 least, self.slopes, self.coefficients = cost, slopes, found
                 self.waves = [(period, min(harmonics, n)) for period, n in waves]
-                share_of = taken.sum() / len(times)
-        self.inflation = math.sqrt((1 + share_of) / max(1 - share_of, 0.5))
+                share = used.sum() / len(times)
+        self.inflation = math.sqrt((1 + share) / max(1 - share, 0.5))
         """Errors of predictions relative to those at the samples, which the harmonics were fitted to."""
 
     def __call__(self, times: Floats) -> Floats:
