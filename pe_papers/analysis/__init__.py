@@ -29,7 +29,7 @@ from pe_papers.analysis.measures import (
     spread,
     weight_histogram,
 )
-from pe_papers.analysis.ranks import StableRank, encoding_rank, layer_ranks
+from pe_papers.analysis.ranks import StableRank, encoding_rank, layer_ranks, neighbor_similarity
 from pe_papers.analysis.similarity import as_initialised, checkpoint_ranks, encoding_of, similarity, without_mlp
 
 __all__ = [
@@ -47,6 +47,7 @@ __all__ = [
     "features",
     "figure",
     "layer_ranks",
+    "neighbor_similarity",
     "numerical_rank",
     "positions",
     "preservation",

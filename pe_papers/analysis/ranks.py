@@ -1,4 +1,4 @@
-"""The stable rank of features and hidden layers, of a fitted model and during training."""
+"""The stable rank of features and hidden layers and the similarity of neighbours, of a fitted model and during training."""
 
 from __future__ import annotations
 
@@ -6,22 +6,56 @@ import math
 from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
-from torch import Tensor
+from torch import Tensor, nn
 
-from pe_lightning.encodings import Encoding, feature_rank, stable_rank
+from pe_lightning.encodings import Complex, Encoding, evaluating, feature_rank, stable_rank
 from pe_lightning.errors import InputError
 from pe_lightning.signals import GridBatch, PointBatch, sample_coordinates
 from pe_lightning.training import ComplexLinear, CoordinateModule, SignalDataModule, SimpleMLP, datamodule_of
 from pe_lightning.training.callbacks import TrainingClock
 
+MAX_FEATURES = 1 << 24
+"""Most numbers of a matrix of features whose rows are compared."""
+
 
 def encoding_rank(module: CoordinateModule, batch: GridBatch | PointBatch, coords: Tensor) -> float:
     """Stable rank of the features of samples at ``coords`` ``(S or 1, P, D)`` of a batch, mean over signals."""
+    encodings = _encodings(module)
+    axes = [x.to(coords.device) for x in batch.axes] if isinstance(batch, GridBatch) else None
+    return math.fsum(feature_rank(encoding, coords, axes).mean().item() for encoding in encodings) / len(encodings)
+
+
+def neighbor_similarity(module: CoordinateModule, batch: GridBatch | PointBatch, coords: Tensor) -> float:
+    r"""How similar the features of neighbouring trained samples are: :math:`D(\Delta) / D(0)` at their distance.
+
+    The mean over axes, signals and samples at ``coords`` ``(S or 1, P, D)`` of the cosine of the features of a sample and of
+    those one step further along the axis. Of scattered samples the step is that of a grid with as many samples.
+
+    Reference: Zheng et al., *Rethinking Positional Encoding*, arXiv 2107.02561, Eq. 6.
+    """
+    if isinstance(batch, GridBatch):
+        steps = [float(x[-1] - x[0]) / max(1, len(x) - 1) for x in batch.axes]
+    else:
+        extents = batch.coords.amax((0, 1)) - batch.coords.amin((0, 1))
+        steps = [(extents.prod().item() / batch.coords.shape[1]) ** (1 / len(extents))] * len(extents)
+    cosines = []
+    for encoding in _encodings(module):
+        with evaluating(encoding):
+            for axis, step in enumerate(steps):
+                # of a Kronecker product the factors of the other axes are equal
+                encode = encoding.encoders[axis] if isinstance(encoding, Complex) else encoding
+                few = coords[:, : max(1, MAX_FEATURES // encode.num_features)]  # type: ignore[operator]
+                there = few.clone()
+                there[..., axis] += step
+                pair = (few[..., axis], there[..., axis]) if isinstance(encoding, Complex) else (few, there)
+                cosines.append(nn.functional.cosine_similarity(encode(pair[0]), encode(pair[1]), dim=-1).mean().item())
+    return math.fsum(cosines) / len(cosines)
+
+
+def _encodings(module: CoordinateModule) -> list[Encoding]:
     networks = module.networks
     count = 1 if networks.features_are_shared else networks.num_signals
-    encodings: list[Encoding] = [networks.network_of(signal).encoding for signal in range(count)]  # type: ignore[misc]
-    axes = [x.to(coords.device) for x in batch.axes] if isinstance(batch, GridBatch) else None
-    return math.fsum(feature_rank(encoding, coords, axes).mean().item() for encoding in encodings) / count
+    return [networks.network_of(signal).encoding for signal in range(count)]  # type: ignore[misc]
 
 
 def layer_ranks(module: CoordinateModule, coords: Tensor) -> dict[str, float]:
@@ -33,12 +67,13 @@ def layer_ranks(module: CoordinateModule, coords: Tensor) -> dict[str, float]:
 
 
 class StableRank(Callback):
-    r"""Follows the stable rank :math:`\|A\|_F^2 / \|A\|_2^2` of every hidden layer's activations and of the features.
+    r"""Follows the stable rank :math:`\|A\|_F^2 / \|A\|_2^2` of features and layers, and the similarity of neighbours.
 
     A row of ``A`` is a training point; the value is the mean over signals. It is computed before the first step, every
     ``every_n_steps`` and at the end, by the first process alone, and logged as ``stable_rank/features`` and
     ``stable_rank/layer0``, ``layer1``, ... ``metrics.json`` has the curves: ``"stable_rank": {"steps": [..],
-    "features": [..], "layer0": [..], ..}``.
+    "features": [..], "layer0": [..], ..}``, and ``"similarity": {"steps": [..], "features": [..]}``
+    (:func:`neighbor_similarity`). ``pe-lightning compare --against stable_rank.features`` takes the last value.
 
     Of a complex encoding on a training grid the rank is computed on the whole grid. Anything else is computed
     from a sample of the training points, whose stable rank is at most their number.
@@ -86,16 +121,25 @@ class StableRank(Callback):
         with TrainingClock.of(trainer).paused(module.device):
             batch, like = data.calibration_batch(), next(module.parameters())
             coords = sample_coordinates(batch, self.points).to(like)
-            values = {"features": encoding_rank(module, batch, coords), **layer_ranks(module, coords)}
+            values = {
+                "stable_rank/features": encoding_rank(module, batch, coords),
+                **{f"stable_rank/{name}": value for name, value in layer_ranks(module, coords).items()},
+                "similarity/features": neighbor_similarity(module, batch, coords),
+            }
             for name, value in {"steps": trainer.global_step, **values}.items():
                 self._curves.setdefault(name, []).append(value)
             for logger in trainer.loggers:
-                logger.log_metrics({f"stable_rank/{name}": value for name, value in values.items()}, trainer.global_step)
+                logger.log_metrics(values, trainer.global_step)
 
     def report(self) -> dict[str, Any]:
-        """``stable_rank``: steps, and one list of equal length per layer; ``None`` where the fit has diverged."""
-        curves = {name: [v if math.isfinite(v) else None for v in values] for name, values in self._curves.items()}
-        return {"stable_rank": curves} if curves else {}
+        """``stable_rank`` and ``similarity``: steps, and lists of equal length; ``None`` where the fit has diverged."""
+        found: dict[str, Any] = {}
+        for name, values in self._curves.items():
+            entry, _, layer = name.partition("/")
+            if layer:
+                curve = [value if math.isfinite(value) else None for value in values]
+                found.setdefault(entry, {"steps": self._curves["steps"]})[layer] = curve
+        return found
 
     def state_dict(self) -> dict[str, Any]:
         return {"curves": self._curves}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from lightning.pytorch.loggers.logger import DummyLogger
 from pe_lightning.encodings import feature_rank, stable_rank
 from pe_lightning.signals import sample_coordinates
 from pe_lightning.signals.loaders import Batching
-from pe_lightning.training import TensorDataModule
+from pe_lightning.training import ComplexLinear, SimpleMLP, TensorDataModule
 from pe_lightning.training.callbacks import FiniteWeights, reports
 from pe_papers.analysis import StableRank
 
@@ -46,6 +47,16 @@ def test_every_layer_from_the_first_step_to_the_last(kind: str, make_trainer: Ma
     assert found["features"] == pytest.approx([feature_rank(encoding, coords, data.train_batch().axes).item()] * 4)
     assert all(len(set(found[name])) == 4 for name in layers), "a layer that learns changes"
     assert logger.logged == dict(zip(found["steps"], found["features"], strict=True))
+
+
+@pytest.mark.parametrize("layout", ["complex", "simple"])
+def test_similarity_of_neighbours_is_the_closed_form_of_the_encoder(layout: str, make_trainer: MakeTrainer) -> None:
+    encoder = {"name": "rff", "num_features": 512, "sigma": 3.0}
+    module, callback = (ComplexLinear if layout == "complex" else SimpleMLP)(encoder), StableRank()
+    fit(module, TensorDataModule(signals(1, 16, 12)), make_trainer, 1, callbacks=[callback])
+    # trained on every second of 16 and of 12 samples; frequencies of a perceptron are those of both axes together
+    expected = [math.exp(-2 * (math.pi * 3.0 * step) ** 2) for step in (2 / 16, 2 / 12)]
+    assert callback.report()["similarity"]["features"] == pytest.approx([sum(expected) / 2] * 2, abs=0.03)
 
 
 def test_a_fit_of_no_steps_and_one_that_diverges(make_trainer: MakeTrainer) -> None:

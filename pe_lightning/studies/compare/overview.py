@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,7 +18,7 @@ from pe_lightning.results.run import MISSING, Metric, Run, look_up
 from pe_lightning.signals.files import figure_bytes
 from pe_lightning.studies.compare.scores import make_table, names_of
 from pe_lightning.studies.statistics import standard_error, t_interval
-from pe_lightning.studies.tables import latex_table, print_table
+from pe_lightning.studies.tables import latex_table, markdown_table, print_table
 
 INTERPOLATION = "best interpolation"
 """The row of the interpolation with the highest mean score of each column."""
@@ -121,8 +122,10 @@ class Overview:
             )
         )
         for key in dict.fromkeys(self.numbers["key"]):
-            values = "; ".join(f"{', '.join(column)} {value:+.2f}" for column, value in self.correlation(key).items())
-            console.print(Text(f"Rank correlation of {key} with the score: {values}"))
+            found = self.correlation(key).dropna()
+            values = "; ".join(f"{', '.join(column)} {value:+.2f}" for column, value in found.items())
+            few = f"fewer than {MIN_RANKED} rows of a column have it"
+            console.print(Text(f"Rank correlation of {key} with the score: {values or few}"))
 
     def plot(self, key: str) -> Figure:
         """The scores against the values of a key, a panel per column."""
@@ -148,13 +151,14 @@ class Overview:
         return figure
 
     def files(self, form: str = "png") -> dict[str, str | bytes]:
-        """``overview.csv`` in full precision, ``overview.tex`` for booktabs, and a plot for each further key."""
+        """``overview.csv`` in full precision, ``overview.md``, ``overview.tex`` for booktabs, and a plot for each key."""
         shown, means = self.texts(), self.means()
         plain = means.copy()
         plain.columns = [name if isinstance(name, str) else ", ".join(name) for name in means.columns]
         plain.index = shown.index
         content: dict[str, str | bytes] = {
             "overview.csv": plain.to_csv(lineterminator="\n"),
+            "overview.md": markdown_table(shown, ["*" * (names[0] == INTERPOLATION) for names in shown.index]) + "\n",
             "overview.tex": latex_table(shown),
         }
         for key in dict.fromkeys(self.numbers["key"]):
@@ -169,7 +173,7 @@ def make_overview(runs: Sequence[Run], by: Sequence[str], across: Sequence[str],
         runs: Runs of one metric.
         by: Keys whose values make a row (:func:`~pe_lightning.studies.compare.scores.compare`).
         across: Keys whose values make a column; runs of a column have the same data and the same scored samples.
-        against: Numbers of ``metrics.json`` whose order is compared with that of the scores.
+        against: Numbers of ``metrics.json`` whose order is compared with that of the scores; of a curve its last value.
     """
     if len({run.metric.name for run in runs}) > 1:
         raise InputError("--across takes runs of one metric: name the folders of such runs")
@@ -199,7 +203,12 @@ def make_overview(runs: Sequence[Run], by: Sequence[str], across: Sequence[str],
         interpolation = (INTERPOLATION, *[""] * (len(by) - 1))
         rows = [interpolation if other else row for row, other in zip(frame["row"], frame["interpolation"], strict=True)]
         frames.append(frame.assign(row=rows))
-        found = [(names, column, key, look_up(run.metrics, key)) for run, names in members for key in against]
+        found = [(names, column, key, last(look_up(run.metrics, key))) for run, names in members for key in against]
         numbers += [(*where, float(value)) for *where, value in found if isinstance(value, (int, float))]
     further = pd.DataFrame(numbers, columns=["row", "column", "key", "value"])
     return Overview(tuple(by), tuple(across), runs[0].metric, pd.concat(frames), further)
+
+
+def last(value: Any) -> Any:
+    """A value, or of a curve its last one."""
+    return value[-1] if isinstance(value, list) and value else value
