@@ -27,9 +27,10 @@ from typing import Any
 
 import harness
 import numpy as np
+import pandas as pd
 import torch
 import yaml
-from harness import PHOTOGRAPHS, ROOT, bicubic_psnr, load, machine, make_parser, psnr, run, run_python, score_between
+from harness import PHOTOGRAPHS, ROOT, bicubic_psnr, machine, make_parser, psnr, run, run_python, score_between
 from PIL import Image
 from torch import Tensor
 
@@ -189,32 +190,63 @@ def _first_try(kind: str, label: str, baseline: str) -> Values:
     return _psnr({baseline: metrics["baselines"][baseline]["test/psnr"], "adaptive": metrics["test/psnr"]})
 
 
-def networks(folder: Path) -> Values:
-    """Pixels between every second one of every second row, photographs 00, 04, 08, 12; networks after 60 core seconds."""
-    names = {"bicubic": "bicubic", "adaptive": "adaptive", "gau_exact": "complex gau, exact", "hash": "MLP, hash"}
-    names |= {"planes": "MLP, planes", "finer": "FINER", "rff": "MLP, rff"}
-    return _trade(names, "held-out", [folder / f"{picture}.png" for picture in ("00", "04", "08", "12")], 60.0)
+def encodings() -> Values:
+    """The part quick of the study configs/studies/encodings.yaml, three seeds: held-out PSNR by signal and samples."""
+    return _study("encodings", "quick", 3, "stable_rank.features", "similarity.features", "fit_seconds")
 
 
-def all_samples(folder: Path) -> Values:
-    """All pixels of photograph 00, not clamped, by 1e5 numbers; networks after 30 core seconds."""
-    image = load(str(folder / "00.png"))
-    _, found, seconds, _ = _sparse().fit(image, 100_000)
-    names = {"bspline": "grid, B-spline", "planes": "MLP, planes", "hash": "MLP, hash as fine as the samples"}
-    names |= {"rff": "MLP, rff", "finer": "FINER"}
-    others = _trade(names, "all", [folder / "00.png"], 30.0)
-    return {"sparse": {"psnr": psnr(found - image), "seconds": seconds, "numbers": 100_000}, **others}
+def minute() -> Values:
+    """The part minute of the study configs/studies/encodings.yaml: photographs, 20 core seconds, 1e4 and 1e5 numbers."""
+    return _study("encodings", "minute", 1)
 
 
-def _trade(names: Mapping[str, str], question: str, pictures: Iterable[Path], seconds: float) -> Values:
-    import trade
+def storage() -> Values:
+    """The part quick of the study configs/studies/storage.yaml: all samples trained on and scored, by 1e4 numbers."""
+    return _study("storage", "quick", 1)
 
-    methods, values = {method.name: method for method in trade.METHODS}, {}
-    for key, name in names.items():
-        rows = [trade.cell(methods[name], question, str(path), 100_000, seconds, None) for path in pictures]
-        mean = {quantity: float(np.mean([row[quantity] for row in rows])) for quantity in ("psnr", "seconds", "params")}
-        values[key] = {"psnr": mean["psnr"], "seconds": mean["seconds"], "numbers": mean["params"]}
+
+def _study(name: str, part: str, repeats: int, *against: str) -> Values:
+    """Mean PSNR and gain over interpolation by method; the table goes to docs/which.md, figures beside it, CSV to the study.
+
+    Cells that ``sweeps/`` has are not run again.
+    """
+    out, report = ROOT / f"sweeps/{name}-{part}", f"{name}-{part}"
+    words = ("--study", name, "--part", part, *(("--repeats", str(repeats)) if repeats > 1 else ()))
+    run("sweep", *words, "--out", str(out), folder=ROOT, OMP_NUM_THREADS="1")
+    by = ("method", "num_params") if part == "minute" else ("method",)
+    compared = ("--by", ",".join(by), "--across", "signal,samples", *(("--against", *against) if against else ()))
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        run("compare", str(out), *compared, "--out", report, folder=folder, OMP_NUM_THREADS="1")
+        found = folder / report
+        if part == "quick":
+            shutil.copy(found / "overview.csv", ROOT / f"configs/studies/{name}.csv")
+        for path in found.glob("*.png"):
+            with Image.open(path) as picture:
+                small = picture.convert("RGB").quantize(64, Image.Quantize.MAXCOVERAGE)
+                small.save(ROOT / f"docs/which-{path.stem.removeprefix('score_vs_')}.png", optimize=True)
+        page = ROOT / "docs/which.md"
+        page.write_text(with_table(page.read_text(), report, (found / "overview.md").read_text()))
+        table = pd.read_csv(found / "overview.csv", index_col=list(range(len(by))))
+    values: Values = {}
+    for names, row in table.iterrows():
+        method = key_of(" ".join(names) if isinstance(names, tuple) else str(names))
+        values[method] = {key_of(column): float(value) for column, value in row.dropna().items()}
     return values
+
+
+def key_of(text: str) -> str:
+    """A name as a key of the file: ``rff_mlp``."""
+    return re.sub(r"\W+", "_", text).strip("_").lower()
+
+
+def with_table(page: str, name: str, table: str) -> str:
+    """A page with the table between ``<!-- table NAME -->`` and ``<!-- end -->``."""
+    before, opening, rest = page.partition(f"<!-- table {name} -->\n")
+    _, closing, after = rest.partition("<!-- end -->")
+    if not closing:
+        raise SystemExit(f"docs/which.md has no place for the table {name}")
+    return f"{before}{opening}\n{table}\n{closing}{after}"
 
 
 def sparse(folder: Path) -> Values:
@@ -269,7 +301,7 @@ def gallery() -> Values:
         found = write_gallery(folder, 192)
         values: Values = {"command": {"seconds": time.process_time() - start}}
         for name, scores in found.items():
-            values[name] = {re.sub(r"\W+", "_", label).strip("_").lower(): score for label, score in scores.items()}
+            values[name] = {key_of(label): score for label, score in scores.items()}
             (ROOT / "docs/gallery" / f"{name}.jpg").write_bytes((folder / f"{name}.jpg").read_bytes())
     return values
 
@@ -304,8 +336,8 @@ def _psnr(found: Mapping[str, float]) -> Values:
     return {name: {"psnr": value} for name, value in found.items()}
 
 
-OF_PICTURES = (photographs, noisy, scattered, networks, all_samples, sparse)
-OTHERS = (astronaut, text, clip, sound, volume, denoise, gallery, first_fit, tests)
+OF_PICTURES = (photographs, noisy, scattered, sparse)
+OTHERS = (encodings, minute, storage, astronaut, text, clip, sound, volume, denoise, gallery, first_fit, tests)
 MEASUREMENTS: dict[str, Callable[..., Values]] = {function.__name__: function for function in (*OF_PICTURES, *OTHERS)}
 
 

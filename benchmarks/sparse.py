@@ -10,15 +10,12 @@
 - ``signals``: a clip, a volume and sound: 5.3 seconds recorded, ten seconds synthesised (:func:`first_try.strings`).
 - ``noise``: ``pe_fill.fill(smooth=True)`` and ``num_coefficients: auto`` on noisy pictures beside non-local means and total
   variation of scikit-image: middles (96 x 96) of photographs and textures of scikit-image, and of ``--paths``.
-- ``trade``: the first picture at 1e4 to 5.6e5 numbers beside stored results of trained networks (``trade_all.json``), as a
-  figure, ``--figure``.
 """
 
 from __future__ import annotations
 
 import argparse
 import io
-import json
 import statistics
 import tempfile
 import time
@@ -32,7 +29,6 @@ import torch
 from first_try import strings
 from harness import PHOTOGRAPHS, files_of, load, make_parser, make_trainer, print_row, print_titles, psnr, run_sections
 from lightning.pytorch.utilities import disable_possible_user_warnings
-from matplotlib.figure import Figure
 from PIL import Image
 from torch import Tensor
 
@@ -48,7 +44,6 @@ SHARES = (0.5, 0.7, 1.0, 1.4, 2.0, 2.8)
 """Weights of total variation over the deviation of the noise."""
 TEXTURES = ("brick", "grass", "gravel", "coins", "moon", "immunohistochemistry")
 """Of scikit-image."""
-STORED = Path(__file__).with_name("trade_all.json")
 
 
 def clamped_psnr(found: Any, truth: Tensor) -> float:
@@ -194,52 +189,11 @@ def noise(options: argparse.Namespace) -> None:
             print_row(f"{group} ({len(rows)})", level, *means, min(row[-3] for row in rows), auto_seconds, seconds)
 
 
-def trade(path: str, figure: Path | None) -> None:
-    """PSNR by numbers of one picture, beside stored results of others on the same one."""
-    image = load(path)
-    stored = json.loads(STORED.read_text())
-    sizes = sorted({*COUNTS, 100_000, 300_000})
-    found = {count: fit(image, count) for count in sizes if count <= image.numel()}
-    scores = {count: psnr(made[1] - image) for count, made in found.items()}
-    print(f"{Path(path).stem}, all pixels, not clamped; stored results: {stored['protocol']}")
-    print_titles("numbers", "sparse exact fit, dB", "core s", "bytes")
-    for count, made in found.items():
-        print_row(count, scores[count], *made[2:])
-    if figure is None:
-        return
-    drawn = Figure(figsize=(11, 4.6), layout="constrained")
-    left, right = drawn.subplots(1, 2)
-    orange, yellow, black, blue = "#D55E00", "#E69F00", "#000000", "#0072B2"
-    ours = list(scores.values())
-    about = f"sparse exact fit, {statistics.median(made[2] for made in found.values()):.1f} core s"
-    left.plot(list(scores), ours, "o-", color=orange, label=about, zorder=3)
-    colors = iter([blue, "#56B4E9", "#CC79A7", black, yellow, "#009E73", "#B8A900"] * 2)
-    for name, row in stored["methods"].items():
-        style = {"marker": ".", "linestyle": ":" if row["exact"] else "-", "color": next(colors)}
-        left.plot(stored["sizes"], row["psnr"], **style, label=f"{name}, {row['seconds']} core s")
-    left.set(xscale="log", xlabel="numbers", ylabel="PSNR, dB", title="one photograph, all samples trained on")
-    left.legend(fontsize=7, frameon=False)
-    right.plot([made[3] for made in found.values()], ours, "o-", color=orange, label="sparse exact fit, float32")
-    half = [fit(image, count, storage_dtype="float16") for count in found]
-    scored = [clamped_psnr(made[1], image) for made in half]
-    right.plot([made[3] for made in half], scored, "s-", color=yellow, label="the same, float16")
-    for kind, label, color in (("JPEG", "JPEG", black), ("WEBP", "WebP", blue)):
-        points = {coded(image, kind, lambda _, used, made=made: used <= made[3], highest=True)[::-1] for made in half}  # type: ignore[misc]
-        right.plot(*zip(*sorted(points), strict=True), ".-", color=color, label=label)
-    right.set(xscale="log", xlabel="bytes of the file", title="the same, against bytes")
-    right.legend(fontsize=8, frameon=False)
-    for axis in (left, right):
-        axis.grid(alpha=0.25)
-    drawn.savefig(figure, dpi=80)
-    print(f"wrote {figure}")
-
-
 if __name__ == "__main__":
     parser = make_parser(__doc__)
     photographs = [f"samples://{name}" for name in PHOTOGRAPHS]
     parser.add_argument("--paths", nargs="+", default=photographs, help="pictures, or folders of them")
     parser.add_argument("--levels", nargs="+", type=int, default=[0, 5, 10, 25, 50], help="noise, of 255")
-    parser.add_argument("--figure", type=Path, help="where the section trade draws")
     torch.set_num_threads(1)
     disable_possible_user_warnings()
     fit(torch.rand(16, 16, 3), 0.5)  # what is imported and compiled on first use
@@ -247,9 +201,5 @@ if __name__ == "__main__":
         name: lambda options, section=section: section(files_of(options.paths))  # type: ignore[misc]
         for name, section in {"pictures": pictures, "codecs": codecs, "worth": worth}.items()
     }
-    sections |= {
-        "signals": signals,
-        "noise": noise,
-        "trade": lambda options: trade(files_of(options.paths)[0], options.figure),
-    }
+    sections |= {"signals": signals, "noise": noise}
     run_sections(parser, sections)

@@ -31,7 +31,7 @@ ROLE = re.compile(r":(?:attr|class|data|func|meth|mod):`(~?)([\w.]+)`")
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Writes the pages of encoders and networks, and adds them to the navigation, without what does not exist."""
     assert config.nav is not None
-    write_pages(Path(GENERATED.name), ROOT / "benchmarks/encoder_scores.yaml")
+    write_pages(Path(GENERATED.name), ROOT / "configs/studies/encodings.csv")
     config.nav = _existing(config.nav, Path(config.docs_dir))
     framework = _section(config.nav, "Framework (pe_lightning)")
     for title, folder in (("Encoders", "encoders"), ("Networks", "networks")):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import html
 import inspect
+import math
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
+import pandas as pd
 from docstring_parser import DocstringStyle, parse
 
 from pe_lightning import encoders, networks, training
@@ -35,7 +36,7 @@ def write_pages(folder: Path, scores: Path | None = None) -> list[Path]:
 
     Args:
         folder: The output folder, created if necessary. Only files that this function wrote before are replaced.
-        scores: A YAML file of ``benchmarks/encoder_scores.py``.
+        scores: The ``overview.csv`` of ``pe-lightning compare --by method --across KEYS``, for the scores on the pages.
 
     Returns:
         The written pages.
@@ -46,7 +47,7 @@ def write_pages(folder: Path, scores: Path | None = None) -> list[Path]:
         return [folder / page.relative_to(temporary) for page in _write_pages(temporary, measured)]
 
 
-def _write_pages(folder: Path, measured: Mapping[str, Any]) -> list[Path]:
+def _write_pages(folder: Path, measured: pd.DataFrame) -> list[Path]:
     pages = {}
     for name in encoders.names():
         cls = encoders.registry.get(name)
@@ -200,25 +201,21 @@ def _draw(report: Mapping[str, Any]) -> Figure:
     return drawn
 
 
-def _read_scores(path: Path | None) -> Mapping[str, Any]:
-    if path is None:
-        return {"scores": {}}
+def _read_scores(path: Path | None) -> pd.DataFrame:
     try:
-        content = yaml.safe_load(path.read_text())
-        return {"command": str(content["command"]), "protocol": str(content["protocol"]), "scores": dict(content["scores"])}
-    except (OSError, ValueError, TypeError, KeyError, yaml.YAMLError) as error:
-        raise InputError(
-            f"{str(path)!r} is not a file of scores written by benchmarks/encoder_scores.py: {error}"
-        ) from error
+        return pd.DataFrame() if path is None else pd.read_csv(path, index_col="method")
+    except (OSError, ValueError) as error:
+        raise InputError(f"{str(path)!r} is not the overview.csv of pe-lightning compare --by method: {error}") from error
 
 
-def _scores(name: str, measured: Mapping[str, Any]) -> list[str]:
-    rows = measured["scores"].get(name)
-    if not rows:
+def _scores(name: str, measured: pd.DataFrame) -> list[str]:
+    own = measured[[method.split()[0] == name for method in measured.index]]
+    if own.empty:
         return []
-    table = [f"| {fit} | {value if isinstance(value, str) else format(value, '.2f')} |" for fit, value in rows.items()]
-    return [
-        "## Scores",
-        "\n".join(["| fit | held-out PSNR (dB) |", "|---|---|", *table]),
-        f"{measured['protocol']} Measured by `{measured['command']}`.",
-    ]
+    lines = [f"| held-out PSNR (dB) | {' | '.join(own.index)} |", "|---" * (len(own) + 1) + "|"]
+    lines += [f"| {column} | {' | '.join(map(_decibels, own[column]))} |" for column in own.columns.drop("gain")]
+    return ["## Scores", "\n".join(lines)]
+
+
+def _decibels(value: float) -> str:
+    return "–" if math.isnan(value) else f"{value:.2f}"

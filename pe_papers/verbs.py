@@ -98,7 +98,7 @@ def pages(folder: Path, /, *, scores: Path | None = None) -> None:
 
     Args:
         folder: The output folder, in which only pages of an earlier command are replaced.
-        scores: File of benchmarks/encoder_scores.py with measured scores for the pages.
+        scores: The overview.csv of compare --by method --across KEYS, with the scores of encoders for their pages.
     """
     from pe_papers.pages import write_pages
 

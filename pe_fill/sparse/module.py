@@ -62,10 +62,14 @@ class SparseLinear(ComplexLinear):
 
     @property
     def num_params(self) -> int:
-        """Kept numbers of a signal, its rotation and its mean; the average over signals."""
+        """Kept numbers of a signal, its rotation and its mean; the average over signals.
+
+        Before the fit, numbers that will be kept: all of the dense fit, where the number depends on the signal.
+        """
+        means = self.mean.shape[1] if self.center and self.info is not None else 0
         if not self.sparse_weights:
-            return super().num_params
-        means = self.mean.shape[1] if self.center else 0
+            dense = super().num_params
+            return min(dense, (self.options.count(dense - means) or dense) + means)
         return round(sum(kept.num_params for kept in self.sparse_weights) / len(self.sparse_weights)) + means
 
     def configure_model(self) -> None:

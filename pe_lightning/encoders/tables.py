@@ -319,7 +319,7 @@ class Planes(Lines):
     :math:`l_1(x_1)\, l_2(x_2) + p(x_1, x_2)`, in 1-D a line. The products are element by element, over ``rank`` components.
 
     When to use:
-        Works below a small network, where it and ``hash`` are the best encoders of photographs here (docs/trade.md), and on
+        Works below a small network, where it and ``hash`` are the best encoders of photographs here (docs/which.md), and on
         volumes, where full grids are too large. Fails on fine detail that follows no axis, which the planes' low
         resolution does not hold.
 

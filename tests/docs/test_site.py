@@ -45,13 +45,8 @@ class Ripple(encoders.Encoder):
 def test_a_page_of_a_plugin_with_its_scores(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(encoders, "names", lambda: ["ripple"])
     monkeypatch.setattr(encoders.registry, "get", lambda name: Ripple)
-    scores = {
-        "command": "python x.py",
-        "protocol": "On a picture.",
-        "scores": {"ripple": {"exact": 12.345, "trained": "too large"}},
-    }
-    (tmp_path / "scores.yaml").write_text(yaml.safe_dump(scores))
-    assert main(["pages", str(tmp_path / "pages"), "--scores", str(tmp_path / "scores.yaml")]) == 0
+    (tmp_path / "overview.csv").write_text('method,"rows, all",clips,gain\nripple exact,12.345,,1.0\nripples MLP,3,4,1.0\n')
+    assert main(["pages", str(tmp_path / "pages"), "--scores", str(tmp_path / "overview.csv")]) == 0
     page = (tmp_path / "pages/encoders/ripple.md").read_text()
     for part in (
         r"Cosines: $\cos(\pi i x)$.",
@@ -60,8 +55,7 @@ def test_a_page_of_a_plugin_with_its_scores(tmp_path, monkeypatch, capsys):
         r"| `mode` | `a` | One of <code>a &#124; b</code>. |",
         "4 features for 256 trained samples",
         "their numerical rank 4",
-        "| exact | 12.35 |\n| trained | too large |",
-        "On a picture. Measured by `python x.py`.",
+        "| held-out PSNR (dB) | ripple exact |\n|---|---|\n| rows, all | 12.35 |\n| clips | – |",
     ):
         assert part in page
     assert (tmp_path / "pages/encoders/ripple.png").read_bytes().startswith(b"\x89PNG")

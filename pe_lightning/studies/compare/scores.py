@@ -415,7 +415,8 @@ def compare(runs: Sequence[Run], by: str | Sequence[str] | None = None, baseline
         if table.runs[0].metrics.get("data_fingerprint"):
             alike.setdefault(_conditions(table.runs[0])[1:], []).append(table)
     means = [_over_data_sets(several, baseline) for several in alike.values() if len(several) > 1]
-    return [*tables, *means]
+    # none where every row has signals of one data set
+    return [*tables, *(table for table in means if not all(math.isnan(row.mean) for row in table.fitted))]
 
 
 def why_several(tables: Sequence[ScoreTable]) -> str:

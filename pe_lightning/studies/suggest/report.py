@@ -12,10 +12,12 @@ import yaml
 from rich.text import Text
 
 from pe_lightning import errors
+from pe_lightning.cli.recipes import FOLDER
 from pe_lightning.errors import printable, show_metric
 from pe_lightning.results.run import Metric
 from pe_lightning.signals.files import user_path
 from pe_lightning.signals.sources.paths import SCHEME
+from pe_lightning.signals.splits import GridSplit
 from pe_lightning.studies.statistics import deviation
 from pe_lightning.studies.suggest.crop import ScoredSignals
 from pe_lightning.studies.suggest.search import EncoderCandidate, EstimatorCandidate, SearchResult, Trial, TrialScore
@@ -23,6 +25,8 @@ from pe_lightning.studies.tables import print_table
 
 TIE_DB = 0.05
 """Smaller differences are reported as a tie."""
+EXACT = " exact"
+"""End of the names of the study's methods that are solved exactly, after the name of the encoder."""
 
 
 def _metric(result: SearchResult) -> Metric:
@@ -34,15 +38,19 @@ def print_result(result: SearchResult, everything: bool = False) -> None:
     console, metric = errors.console(140 if everything else 100), _metric(result)
     best, methods = result.of(interpolation=False)[:1], result.of(interpolation=True)[:1]
     trials = result.trials if everything else result.trials[:8]
+    data, ranks = result.signals.data, study_ranks(result.signals)
     shown = [*trials, *(method for method in methods if method not in trials)]
     print_table(
         console,
-        _texts(shown, result.signals, metric).drop(columns=[] if everything else "stable rank"),
+        _texts(shown, result.signals, metric, ranks).drop(columns=[] if everything else "stable rank"),
         ["dim" if trial.candidate.interpolation else "bold" if trial in best else "" for trial in shown],
         ("chosen", "note"),
     )
-    if (signals := result.signals.data.info.num_signals) > 1:
-        console.print(Text(f"{show_metric(metric.name)}: mean ± standard deviation over {signals} signals."))
+    if data.info.num_signals > 1:
+        console.print(Text(f"{show_metric(metric.name)}: mean ± standard deviation over {data.info.num_signals} signals."))
+    if any(trial.candidate.name in ranks for trial in shown):
+        column = study_column(result.signals)
+        console.print(Text(f"Study: rank of the encoder among {len(ranks)} in the study of {column} (docs/which.md)."))
     for remark in filter(None, dict.fromkeys(trial.candidate.remark for trial in trials)):
         console.print(remark)
     if len(trials) < len(result.trials):
@@ -55,7 +63,24 @@ def print_result(result: SearchResult, everything: bool = False) -> None:
     console.print(Text(verdict(result)), style="bold")
 
 
-def _texts(trials: Sequence[Trial], signals: ScoredSignals, metric: Metric) -> pd.DataFrame:
+def study_column(signals: ScoredSignals) -> str:
+    """The column of the study whose signals and samples are the most similar: ``photographs, every second``."""
+    info = signals.data.info
+    kinds = {1: "rows", 2: "photographs", 3: "video" if info.media == "video" else "volume"}
+    samples = "every second" if isinstance(signals.data.split, GridSplit) else "a quarter at random"
+    return f"{kinds.get(info.num_axes)}, {samples}"
+
+
+def study_ranks(signals: ScoredSignals) -> dict[str, int]:
+    """Ranks of the encoders that the study ``encodings`` solved exactly on similar signals, the best first."""
+    scores = pd.read_csv(FOLDER / "studies/encodings.csv", index_col="method").get(study_column(signals))
+    if scores is None:
+        return {}
+    exact = scores[scores.index.str.endswith(EXACT)].dropna().sort_values(ascending=False)
+    return {name.removesuffix(EXACT): place for place, name in enumerate(exact.index, 1)}
+
+
+def _texts(trials: Sequence[Trial], signals: ScoredSignals, metric: Metric, ranks: Mapping[str, int]) -> pd.DataFrame:
     cells = [
         {
             "chosen": _chosen(trial.found),
@@ -63,6 +88,7 @@ def _texts(trials: Sequence[Trial], signals: ScoredSignals, metric: Metric) -> p
             "seconds": f"{trial.found.seconds:.2f}",
             "parameters": "–" if trial.found.params is None else f"{trial.found.params:,}",
             "stable rank": "–" if trial.found.stable_rank is None else f"{trial.found.stable_rank:,.1f}",
+            "study": str(ranks.get(trial.candidate.name, "–")),
             "note": ", ".join(trial.found.notes),
         }
         for trial in trials
