@@ -192,7 +192,7 @@ def _first_try(kind: str, label: str, baseline: str) -> Values:
 
 def encodings() -> Values:
     """The part quick of the study configs/studies/encodings.yaml, three seeds: held-out PSNR by signal and samples."""
-    return _study("encodings", "quick", 3, "stable_rank.features", "similarity.features", "fit_seconds")
+    return _study("encodings", "quick", 3, "stable_rank.features", "similarity.features")
 
 
 def minute() -> Values:
@@ -210,23 +210,28 @@ def _study(name: str, part: str, repeats: int, *against: str) -> Values:
 
     Cells that ``sweeps/`` has are not run again.
     """
-    out, report = ROOT / f"sweeps/{name}-{part}", f"{name}-{part}"
+    out = ROOT / f"sweeps/{name}-{part}"
     words = ("--study", name, "--part", part, *(("--repeats", str(repeats)) if repeats > 1 else ()))
     run("sweep", *words, "--out", str(out), folder=ROOT, OMP_NUM_THREADS="1")
     by = ("method", "num_params") if part == "minute" else ("method",)
-    compared = ("--by", ",".join(by), "--across", "signal,samples", *(("--against", *against) if against else ()))
+    cells = json.loads((out / "sweep.json").read_text())["cells"]
+    # the theory is of linear layers
+    linear = [str(out / cell["run_dir"]) for cell in cells if cell["settings"]["method"].endswith((" exact", " complex"))]
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        run("compare", str(out), *compared, "--out", report, folder=folder, OMP_NUM_THREADS="1")
-        found = folder / report
+        for report, paths, keys in (("all", [str(out)], ["fit_seconds"]), ("linear", linear, list(against))):
+            if keys and paths:
+                words = ("--by", ",".join(by), "--across", "signal,samples", "--against", ",".join(keys), "--out", report)
+                print(run("compare", *paths, *words, folder=folder, OMP_NUM_THREADS="1")[0])
+        found = folder / "all"
         if part == "quick":
             shutil.copy(found / "overview.csv", ROOT / f"configs/studies/{name}.csv")
-        for path in found.glob("*.png"):
+        for path in [*found.glob("*.png"), *folder.glob("linear/score*.png")]:
             with Image.open(path) as picture:
                 small = picture.convert("RGB").quantize(64, Image.Quantize.MAXCOVERAGE)
-                small.save(ROOT / f"docs/which-{path.stem.removeprefix('score_vs_')}.png", optimize=True)
+                small.save(ROOT / f"docs/{name}-{part}-{path.stem.removeprefix('score_vs_')}.png", optimize=True)
         page = ROOT / "docs/which.md"
-        page.write_text(with_table(page.read_text(), report, (found / "overview.md").read_text()))
+        page.write_text(with_table(page.read_text(), f"{name}-{part}", (found / "overview.md").read_text()))
         table = pd.read_csv(found / "overview.csv", index_col=list(range(len(by))))
     values: Values = {}
     for names, row in table.iterrows():

@@ -150,8 +150,31 @@ class Overview:
         figure.supylabel(f"held-out {self.metric.title}", fontsize="small")
         return figure
 
+    def plot_rows(self) -> Figure:
+        """The rows, best first: a point per column, and the mean of all with its interval where it is a gain."""
+        means = self.means()
+        gains = self.scores.groupby(["row", "column", "signal"])["gain"].mean().groupby(["row", "column"]).mean().unstack()
+        has_gain = bool(means["gain"].notna().any())
+        shown = gains if has_gain else means
+        figure = Figure(figsize=(8, 1.4 + 0.19 * len(means)), layout="constrained")
+        axes = figure.add_subplot()
+        places = range(len(means))
+        for number, column in enumerate(self.columns):
+            values = [shown.loc[[row], [column]].iloc[0, 0] for row in means.index]
+            axes.plot(values, places, "o", ms=3, color=f"C{number % 10}", label=", ".join(column), alpha=0.8)
+        if has_gain:
+            middles, halves = zip(*map(self.gain_interval, means.index), strict=True)
+            axes.errorbar(middles, places, xerr=np.nan_to_num(halves), fmt="|k", ms=9, elinewidth=1, label="all, 95 %")
+            axes.axvline(0, color="0.6", lw=0.8)
+        axes.set_yticks(places, [", ".join(row).rstrip(", ").replace("$", r"\$") for row in means.index], fontsize="x-small")
+        axes.invert_yaxis()
+        axes.set_xlabel(f"{self.metric.title}{' above the best interpolation' * has_gain}")
+        axes.grid(alpha=0.3)
+        figure.legend(loc="outside lower center", ncols=3, fontsize="x-small", frameon=False)
+        return figure
+
     def files(self, form: str = "png") -> dict[str, str | bytes]:
-        """``overview.csv`` in full precision, ``overview.md``, ``overview.tex`` for booktabs, and a plot for each key."""
+        """``overview`` as CSV in full precision, Markdown, LaTeX for booktabs and a plot; one more plot for each key."""
         shown, means = self.texts(), self.means()
         plain = means.copy()
         plain.columns = [name if isinstance(name, str) else ", ".join(name) for name in means.columns]
@@ -160,6 +183,7 @@ class Overview:
             "overview.csv": plain.to_csv(lineterminator="\n"),
             "overview.md": markdown_table(shown, ["*" * (names[0] == INTERPOLATION) for names in shown.index]) + "\n",
             "overview.tex": latex_table(shown),
+            f"overview.{form}": figure_bytes(self.plot_rows(), form, dpi=120),
         }
         for key in dict.fromkeys(self.numbers["key"]):
             content[f"score_vs_{key.replace('.', '_')}.{form}"] = figure_bytes(self.plot(key), form, dpi=120)

@@ -67,7 +67,9 @@ def test_the_files_hold_the_table(runs, capsys, tmp_path, monkeypatch):
     tex = (tmp_path / "o/overview.tex").read_text()
     assert r"\toprule" in tex
     assert r"$\pm$" in tex
-    assert (tmp_path / "o/score_vs_encoder_rank.png").read_bytes()[:4] == b"\x89PNG"
+    for name in ("score_vs_encoder_rank", "overview"):
+        assert (tmp_path / f"o/{name}.png").read_bytes()[:4] == b"\x89PNG"
+    assert "| gau | 2" in (tmp_path / "o/overview.md").read_text()
 
 
 def test_trained_samples_have_no_interpolation_to_beat(make_run, tmp_path):
