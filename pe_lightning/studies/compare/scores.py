@@ -414,9 +414,11 @@ def compare(runs: Sequence[Run], by: str | Sequence[str] | None = None, baseline
     for table in tables if keys else ():
         if table.runs[0].metrics.get("data_fingerprint"):
             alike.setdefault(_conditions(table.runs[0])[1:], []).append(table)
-    means = [_over_data_sets(several, baseline) for several in alike.values() if len(several) > 1]
-    # none where every row has signals of one data set
-    return [*tables, *(table for table in means if not all(math.isnan(row.mean) for row in table.fitted))]
+    # a mean needs a row that is in all of them
+    shared = [
+        several for several in alike.values() if set.intersection(*({row.name for row in one.fitted} for one in several))
+    ]
+    return [*tables, *(_over_data_sets(several, baseline) for several in shared if len(several) > 1)]
 
 
 def why_several(tables: Sequence[ScoreTable]) -> str:
