@@ -1,7 +1,7 @@
 """Missing and scattered samples: ``fill`` and the adaptive fit beside interpolation, kriging and inpainting of others.
 
     python benchmarks/samples.py                             # minutes: one picture, small rasters, up to 10,000 points, gaps
-    python benchmarks/samples.py --only coverage regret --paths FOLDER --count 4 --old CHECKOUT
+    python benchmarks/samples.py --only coverage regret --paths FOLDER --count 4
     python benchmarks/samples.py --only pixels raster points --paths FOLDER --count 16 --size 512 --sides 1024
     OMP_NUM_THREADS=1 python benchmarks/samples.py --only scratches blocks8 --paths FOLDER --count 3 --shape 256 256
 
@@ -25,8 +25,6 @@ clamped); core seconds of fit and prediction, imports apart, on one thread; and 
   the rounding of 8 bits, counts as 60.
 - ``regret``: ``fill`` beside the best of its members in hindsight: lost frames, sound, elevation, lost slices.
 
-The last two have numbers of another version of the package besides with ``--old CHECKOUT``.
-
 ``laplace`` is the exact fit of a linear layer by conjugate gradients, with its default width and a ridge of 0.06. Ordinary
 kriging by PyKrige (exponential variogram), if it is installed, takes up to 5,000 points (gaps: ``--shape 64 64``). FSR and
 Telea are methods of OpenCV (``pip install opencv-contrib-python-headless``). What does not apply is left out, or its row
@@ -39,9 +37,8 @@ import argparse
 import importlib
 import importlib.util
 import math
-import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -51,7 +48,7 @@ from typing import Any
 import nibabel
 import numpy as np
 import torch
-from harness import files_of, load, make_parser, print_row, print_titles, psnr, run_python, run_sections
+from harness import files_of, load, make_parser, print_row, print_titles, psnr, run_sections
 from matplotlib.cbook import get_sample_data
 from matplotlib.font_manager import findfont
 from numpy.typing import NDArray
@@ -572,20 +569,6 @@ def slabs(values: Tensor, lost: Array) -> Tensor:
     return torch.from_numpy(lost.reshape(-1, *[1] * (values.ndim - 2))).expand(values.shape[:-1]).contiguous()
 
 
-def beside(section: str, options: argparse.Namespace, titles: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Prints a table, beside columns of another version of the package."""
-    before: dict[str, list[str]] = {}
-    if options.old:
-        given = ["--count", str(options.count), "--paths", *options.paths, "--cases", *options.cases]
-        command = [__file__, "--only", section, *given]
-        for line in run_python(command, Path.cwd(), PYTHONPATH=os.path.abspath(options.old))[0].splitlines():
-            cells = [cell.strip() for cell in line.strip("|").split("|")]
-            before[cells[0]] = cells[1:]
-    print_titles("", *titles, *([f"before: {title}" for title in titles] if options.old else []))
-    for name, *cells in rows:
-        print_row(name, *cells, *before.get(str(name), ()))
-
-
 def stated(tasks: list[Task]) -> Array:
     """PSNR, what ``fill`` states minus it, the size of this difference and the share within 90 %, means over signals."""
     rows = []
@@ -607,8 +590,10 @@ def coverage(options: argparse.Namespace) -> None:
     cases = {name: [of_grid(crop, torch.from_numpy(mask(y, x))) for crop in crops] for name, mask in OF_PIXELS.items()}
     for name, lost in OF_SLABS.items():
         cases[name] = [of_grid(values, slabs(values, lost(len(values)))) for values in volumes().values()]
-    titles = ("PSNR", "stated minus PSNR", "size of it", "within 90 %")
-    beside("coverage", options, titles, ((name, *stated(tasks)) for name, tasks in cases.items() if chosen(name, options)))
+    print_titles("", "PSNR", "stated minus PSNR", "size of it", "within 90 %")
+    for name, tasks in cases.items():
+        if chosen(name, options):
+            print_row(name, *stated(tasks))
 
 
 OF_SOUND = ["adaptive", "autoregressive", "fourier", "neighbours"]
@@ -659,20 +644,18 @@ def regret(options: argparse.Namespace) -> None:
         for name, mask in (("voids", blobs((160, 160), 12)), ("clouds", blobs((160, 160), 6, 0.4))):
             cases[f"{name}: {surface}"] = of_grid(scaled(heights[..., None]), torch.from_numpy(mask))
 
-    def rows() -> Iterator[Sequence[object]]:
-        total = []
-        for name, task in cases.items():
-            if not chosen(name, options):
-                continue
-            own, members = scored(task, OF_SOUND if name.startswith("sound") else None)
-            alone = {member: scored(task, [member])[0] for member in members}
-            best = max(alone, key=lambda member: alone[member])
-            total.append(alone[best] - own)
-            yield name, own, best, alone[best], total[-1]
-        yield "mean", math.nan, "", math.nan, np.mean(total)
-        yield "worst", math.nan, "", math.nan, np.max(total)
-
-    beside("regret", options, ("fill", "best member", "alone", "regret"), rows())
+    total = []
+    print_titles("", "fill", "best member", "alone", "regret")
+    for name, task in cases.items():
+        if not chosen(name, options):
+            continue
+        own, members = scored(task, OF_SOUND if name.startswith("sound") else None)
+        alone = {member: scored(task, [member])[0] for member in members}
+        best = max(alone, key=lambda member: alone[member])
+        total.append(alone[best] - own)
+        print_row(name, own, best, alone[best], total[-1])
+    print_row("mean", math.nan, "", math.nan, np.mean(total))
+    print_row("worst", math.nan, "", math.nan, np.max(total))
 
 
 if __name__ == "__main__":
@@ -684,7 +667,6 @@ if __name__ == "__main__":
     parser.add_argument("--sides", type=int, nargs="+", default=[256], help="of the raster")
     parser.add_argument("--points", type=int, nargs="+", default=[1000, 10_000])
     parser.add_argument("--cases", nargs="+", default=[""], help="words in the names of clips, and of rows of the last two")
-    parser.add_argument("--old", help="coverage and regret: a checkout of another version, whose numbers are shown besides")
     torch.set_num_threads(1)
     sections = {section.__name__: section for section in (pixels, raster, points, series, clip, coverage, regret)}
     sections |= {**{case: partial(gaps, case) for case in GAPS}, "frames": frames, "cubes": cubes}  # type: ignore[dict-item]
