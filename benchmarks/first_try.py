@@ -2,7 +2,7 @@
 
     python benchmarks/first_try.py                            # docs/samples.md: 5 CPU minutes
 
-Plucked strings (Karplus and Strong, 1983), the phantom as NIfTI, synthesised sounds, a series, and clips from photographs of
+Plucked strings (Karplus and Strong, 1983), the phantom as NIfTI, synthesised sounds, and clips from photographs of
 scikit-image, each also with every second frame seen. Of the others every second sample of each axis is seen.
 """
 
@@ -28,7 +28,7 @@ from pe_lightning.results.signal_files import write_signal
 from pe_lightning.signals.batches import SignalInfo
 from pe_lightning.signals.sources.paths import sample_path
 
-KINDS = ("sound", "volume", "tones", "series", "clips")
+KINDS = ("sound", "volume", "tones", "clips")
 
 
 def strings(seconds: float, rate: int) -> np.ndarray:
@@ -46,40 +46,12 @@ def strings(seconds: float, rate: int) -> np.ndarray:
 
 def tones(count: int = 11025, rate: int = 22050) -> dict[str, np.ndarray]:
     """Kinds of sound, ``(N,)`` each."""
-    random, seconds = np.random.default_rng(0), np.arange(count) / rate
-
-    def notes(decay: float) -> np.ndarray:
-        sound = np.zeros(count)
-        for start in range(0, count, rate // 8):
-            after, pitch = seconds[: count - start], 220 * 2 ** (random.integers(0, 12) / 12)
-            for k in range(1, int(min(20, rate / 2 / pitch))):
-                envelope = np.exp(-after * (8 + k)) * (1 - np.exp(-after * 200)) * k**-decay
-                sound[start:] += envelope * np.sin(2 * np.pi * k * pitch * after + random.uniform(0, 6))
-        return sound
-
-    noise = random.normal(size=count)
-    bursts = sum(np.exp(-np.maximum(seconds - s, 0) * 40) * (seconds >= s) for s in (0.02, 0.14, 0.26, 0.38))
-    voice = lfilter([1], [1, -0.95], (np.arange(count) % 150 == 0).astype(float))
+    seconds, voice = np.arange(count) / rate, lfilter([1], [1, -0.95], (np.arange(count) % 150 == 0).astype(float))
     for formant, width in ((500, 60), (1500, 90), (2500, 120), (3500, 180)):
         pole = np.exp(-np.pi * width / rate)
         voice = lfilter([1], [1, -2 * pole * np.cos(2 * np.pi * formant / rate), pole**2], voice)
-    return {
-        "chirp with a tone of 2.9 kHz": chirp(seconds, 100, 0.5, 2000) + np.sin(2 * np.pi * 2900 * seconds),
-        "tone of 440 Hz": np.sin(2 * np.pi * 440 * seconds),
-        "soft notes": notes(2.0),
-        "bright notes": notes(1.0),
-        "soft notes, hiss": notes(2.0) + 0.003 * random.normal(size=count),
-        "voiced speech": voice,
-        "drums": bursts * random.normal(size=count),
-        "white noise": noise,
-    }
-
-
-def season() -> np.ndarray:
-    """A series of 2000 samples: trend, season and noise."""
-    random, day = np.random.default_rng(1), np.arange(2000.0)
-    noise = lfilter([1], [1, -0.8], random.normal(0, 0.2, 4000)[2000:])
-    return np.asarray(0.01 * day + 3 * np.sin(2 * np.pi * day / 52) + noise)
+    tone = np.sin(2 * np.pi * 2900 * seconds)
+    return {"chirp with a tone of 2.9 kHz": chirp(seconds, 100, 0.5, 2000) + tone, "voiced speech": voice}
 
 
 def clips() -> dict[str, np.ndarray]:
@@ -109,8 +81,6 @@ def cases(folder: Path) -> Iterator[tuple[str, str, list[str]]]:
     for number, (label, sound) in enumerate(tones().items()):
         soundfile.write(folder / f"tone{number}.wav", sound / np.abs(sound).max(), 22050, subtype="FLOAT")
         yield "tones", label, [str(folder / f"tone{number}.wav")]
-    np.savetxt(folder / "series.csv", season(), "%.5f", header="value", comments="")
-    yield "series", "trend, season, noise", [str(folder / "series.csv")]
     for number, (label, frames) in enumerate(clips().items()):
         info = SignalInfo(("clip",), frames.shape, 1, media="video")
         clip = write_signal(folder / f"clip{number}", frames[..., None].astype(np.float32), info)

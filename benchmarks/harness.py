@@ -1,4 +1,4 @@
-"""What the benchmarks share: the line that names the machine, sections, tables, times in turns, commands, pictures."""
+"""What the benchmarks share: the line that names the machine, sections, tables, times, commands, pictures."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import os
 import platform
 import resource
 import shlex
-import statistics
 import subprocess
 import sys
 import time
@@ -80,18 +79,10 @@ def seconds_of(work: Callable[[], object], clock: Callable[[], float] = time.pro
     return clock() - began
 
 
-def in_turns(
-    sides: Mapping[str, Callable[[], object]], repeats: int, clock: Callable[[], float] = time.process_time
-) -> dict[str, float]:
-    """Median seconds of each side; all sides take turns, so that other work on the machine meets all of them."""
-    turns = [{name: seconds_of(side, clock) for name, side in sides.items()} for _ in range(repeats)]
-    return {name: statistics.median(turn[name] for turn in turns) for name in sides}
-
-
 @contextmanager
-def busy_cores(number: int = os.cpu_count() or 1) -> Iterator[None]:
-    """Busy processes, by default one per core."""
-    started = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(number)]
+def busy_cores() -> Iterator[None]:
+    """A busy process for each core."""
+    started = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(os.cpu_count() or 1)]
     try:
         yield
     finally:

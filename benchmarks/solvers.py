@@ -1,19 +1,14 @@
-"""Exact fits: quality, learned widths, and time beside other programs. Prints one table per section.
+"""Exact fits: learned widths and frequencies, and time beside other programs. Prints one table per section.
 
     python benchmarks/solvers.py                                              # everything, minutes on two cores
-    python benchmarks/solvers.py --only quality widths --paths FOLDER         # pictures of one size, such as natural16
+    python benchmarks/solvers.py --only widths --paths FOLDER                 # pictures of one size, such as natural16
     OMP_NUM_THREADS=1 python benchmarks/solvers.py --only authors --repeats 9 --paths FOLDER
-    python benchmarks/solvers.py --only fill --busy 2                         # beside two busy processes
 
-- ``quality``: PSNR of the closed form with ``ridge: auto``, with the best fixed ridge, and with ``sigma: auto`` too, trained
-  on every second sample of each axis, scored on the others.
 - ``widths``: widths that are learned from a start that is four times wrong, beside the best of nine fixed widths;
   ``descent`` is gradient descent of weights and width together.
 - ``learned``: encoders with learned frequencies or phases, beside the exact fit of their start, over eight
   draws; of pictures at 48 x 48.
 - ``threads``: exact fits while other programs use every core, with all threads and with the number that is chosen.
-- ``fill``: a picture of 512 x 768, of which a quarter is known, with one thread and with the default number.
-- ``sweep``: ``pe-lightning sweep`` of 5 encoders x 3 widths, and 15 ``fit`` commands, which have the same PSNR.
 - ``authors``: sixteen pictures, every second sample of each axis, beside a program that solves them as the authors' does.
 
 Times are wall and processor seconds, the least of ``--repeats`` turns, in which both sides take part.
@@ -22,21 +17,16 @@ Times are wall and processor seconds, the least of ``--repeats`` turns, in which
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import tempfile
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import harness
-import numpy as np
 import torch
-from harness import PHOTOGRAPHS, bicubic_psnr, load, load_all, print_row, print_titles, psnr, run
-from PIL import Image
+from harness import PHOTOGRAPHS, load_all, print_row, print_titles
 from torch import Tensor
 
 import pe_lightning
@@ -59,27 +49,6 @@ Times = tuple[float, float]
 def coordinates(n: int) -> Tensor:
     """``i / n``."""
     return torch.arange(n, dtype=torch.float64) / n
-
-
-def quality(images: Tensor) -> None:
-    """Prints the table of pictures ``(S, H, W, C)``."""
-    axes = [coordinates(n) for n in images.shape[1:3]]
-    train, half = images[:, ::2, ::2], [x[::2] for x in axes]
-    mask = torch.ones(images.shape[1:3], dtype=torch.bool)
-    mask[::2, ::2] = False
-
-    def score(found: Any) -> float:
-        error = (found.predict(axes) - images)[:, mask]
-        return sum(map(psnr, error)) / len(images)
-
-    print_titles("encoder", "ridge auto, dB", "ridge", "best fixed ridge, dB", "sigma auto, dB", "sigma")
-    for name, arguments in PAPER.items():
-        encoder = encoders.create(name, num_features=256, **arguments)
-        auto, free = solve_grid(train, encoder, half), solve_grid(train, encoder, half, sigma="auto")
-        best = max(score(solve_grid(train, encoder, half, ridge=10 ** (k / 2))) for k in range(-16, 1))
-        assert free.choice is not None
-        print_row(name, score(auto), f"{auto.ridge:.1e}", best, score(free), f"{free.choice.report()['value'][0]:.4g}")
-    print(f"bicubic interpolation {sum(map(bicubic_psnr, images)) / len(images):.2f}", flush=True)
 
 
 def widths(path: str, descent: int = 100) -> None:
@@ -160,18 +129,6 @@ def timed(work: Callable[[], object]) -> Times:
     return time.perf_counter() - wall, time.process_time() - core
 
 
-def compare(name: str, sides: Mapping[str, Callable[[], Times]], repeats: int) -> None:
-    """Prints the least seconds of two sides that take turns, and the second over the first."""
-    turns = [[side() for side in sides.values()] for _ in range(repeats)]
-    first, second = (tuple(map(min, zip(*side, strict=True))) for side in zip(*turns, strict=True))
-    print_row(name, *(f"{x:.3g}" for x in (*first, *second)), second[0] / first[0])
-
-
-def titles(what: str, first: str, second: str) -> None:
-    """The head of a table of :func:`compare`."""
-    print_titles(what, *(f"{side}, {unit}" for side in (first, second) for unit in ("wall s", "core s")), "ratio")
-
-
 def loaded(sizes: tuple[int, ...] = (32, 128, 256), repeats: int = 2) -> None:
     """Prints the table of exact fits while other programs use every core."""
     chosen = threads.OPERATIONS_PER_THREAD
@@ -180,7 +137,8 @@ def loaded(sizes: tuple[int, ...] = (32, 128, 256), repeats: int = 2) -> None:
         threads.OPERATIONS_PER_THREAD = operations
         return timed(solve)
 
-    titles("RGB picture, gau", "chosen", "all threads")
+    columns = (f"{side}, {unit}" for side in ("chosen", "all threads") for unit in ("wall s", "core s"))
+    print_titles("RGB picture, gau", *columns, "ratio")
     try:
         with harness.busy_cores():
             for kind, n in [(kind, n) for kind in ("grid", "points") for n in sizes]:
@@ -188,47 +146,11 @@ def loaded(sizes: tuple[int, ...] = (32, 128, 256), repeats: int = 2) -> None:
                 solve = partial(solve_grid, values, "gau", **options)
                 if kind == "points":
                     solve = partial(solve_points, values, "gau", mask=torch.rand(n, n) < 0.25, **options)
-                compare(f"{kind} {n}", {"chosen": partial(fit, chosen, solve), "all": partial(fit, 1.0, solve)}, repeats)
+                turns = [[fit(operations, solve) for operations in (chosen, 1.0)] for _ in range(repeats)]
+                first, second = (tuple(map(min, zip(*side, strict=True))) for side in zip(*turns, strict=True))
+                print_row(f"{kind} {n}", *(f"{x:.3g}" for x in (*first, *second)), second[0] / first[0])
     finally:
         threads.OPERATIONS_PER_THREAD = chosen
-
-
-def filled(repeats: int) -> None:
-    """Prints the table of the command ``fill``."""
-    titles("fill", "one thread", "default")
-    picture = load(f"samples://{PHOTOGRAPHS[0]}").mul(255).round().byte().numpy()
-    wide = np.concatenate([picture, picture[:, :255:-1]], 1)
-    missing = np.random.default_rng(0).random(wide.shape[:2]) > 0.25
-    with tempfile.TemporaryDirectory() as folder:
-        for name, values in (("quarter.png", wide), ("mask.png", missing.astype(np.uint8) * 255)):
-            Image.fromarray(values).save(Path(folder, name))
-        command = ["fill", "quarter.png", "--missing", "mask.png", "--out", "out.png", "--force"]
-        sides = {n: partial(run, *command, folder=Path(folder), OMP_NUM_THREADS=str(n)) for n in (1, os.cpu_count())}
-        compare("a quarter known", {str(n): lambda side=side: side()[1:] for n, side in sides.items()}, repeats)  # type: ignore[misc]
-
-
-def swept(options: argparse.Namespace, num_features: int = 256) -> None:
-    """Prints the seconds of a sweep and of single commands."""
-    paths = [path if "://" in path else str(Path(path).absolute()) for path in options.paths]
-    common = ["--config", "image/closed_form", f"--data.paths={json.dumps(paths)}", "--wandb.enabled=false"]
-    common.append("--trainer.enable_progress_bar=false")
-    cells = []
-    for name, width in {"gau": "sigma", "tri": "half_width", "laplace": "scale", "rff": "sigma", "rect": "sigma"}.items():
-        default = float(getattr(encoders.create(name, num_features=num_features), width))
-        shared = f"name: {name}, num_features: {num_features}, {width}"
-        cells += [f"{{{shared}: {default * factor:.6f}}}" for factor in (0.5, 1.0, 2.0)]
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        cache = {"PE_LIGHTNING_CACHE": str(folder / "cache")}
-        run("fit", *common, folder=folder, **cache)  # decodes into the cache
-        sweep = ["sweep", *common, "--vary", f"model.encoder={','.join(cells)}", "--out", "swept"]
-        _, *together = run(*sweep, folder=folder, **cache)
-        alone = [run("fit", *common, f"--model.encoder={cell}", folder=folder, **cache)[1:] for cell in cells]
-        files = folder.glob("swept/*/metrics.json"), folder.glob("runs/*/*/metrics.json")
-        scores, fits = ({json.loads(path.read_text())["test/psnr"] for path in paths} for paths in files)
-    assert scores <= fits, "the sweep's runs are those of the single commands"
-    for label, (wall, core) in {"sweep": together, "fit commands": map(sum, zip(*alone, strict=True))}.items():
-        print(f"{len(cells)} cells, {label}: {wall:.1f} s, {core:.1f} core seconds", flush=True)
 
 
 def authors(repeats: int, paths: Sequence[str]) -> None:
@@ -253,25 +175,15 @@ def authors(repeats: int, paths: Sequence[str]) -> None:
         print_row(name, f"{theirs:.3f}", given / theirs, auto / theirs)
 
 
-def beside(work: Callable[[argparse.Namespace], None], options: argparse.Namespace) -> None:
-    """Runs a section beside busy processes."""
-    with harness.busy_cores(options.busy):
-        work(options)
-
-
 if __name__ == "__main__":
     parser = harness.make_parser(__doc__)
     photograph = [f"samples://{PHOTOGRAPHS[0]}"]
     parser.add_argument("--paths", nargs="+", default=photograph, help="pictures of one size, or a folder")
-    parser.add_argument("--busy", type=int, default=0, help="busy processes beside fill and authors")
-    parser.add_argument("--repeats", type=int, default=3, help="turns of fill and authors")
+    parser.add_argument("--repeats", type=int, default=3, help="turns of authors")
     sections: dict[str, Callable[[argparse.Namespace], None]] = {
-        "quality": lambda options: quality(load_all(options.paths)),
         "widths": lambda options: widths(harness.files_of(options.paths)[0]),
         "learned": lambda options: learned(harness.files_of(options.paths)),
         "threads": lambda options: loaded(),
-        "fill": partial(beside, lambda options: filled(options.repeats)),
-        "authors": partial(beside, lambda options: authors(options.repeats, options.paths)),
-        "sweep": swept,
+        "authors": lambda options: authors(options.repeats, options.paths),
     }
     harness.run_sections(parser, sections)

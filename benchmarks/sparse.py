@@ -1,12 +1,11 @@
 """Sparse exact fits of all samples: PSNR, bytes and core seconds against the numbers kept. Prints one table per section.
 
     python benchmarks/sparse.py --paths FOLDER               # your own pictures, such as the 24 of Kodak
-    python benchmarks/sparse.py --only pictures worth        # some of the sections, of photographs of scikit-image
+    python benchmarks/sparse.py --only pictures codecs       # some of the sections, of photographs of scikit-image
 
 - ``pictures``: all pixels of each picture: PSNR of predictions clamped to [0, 1], mean over pictures; bytes of the
   checkpoint; core seconds of fit and prediction. JPEG (4:4:4, optimised) has the highest quality that needs no more bytes.
 - ``codecs``: bytes of a sparse fit of 30,000 numbers in float16, and of JPEG and JPEG 2000 of no lower PSNR.
-- ``worth``: transforms, and the rotation of channels, with 207,000 numbers; not clamped.
 - ``signals``: a clip, a volume and sound: 5.3 seconds recorded, ten seconds synthesised (:func:`first_try.strings`).
 - ``noise``: ``pe_fill.fill(smooth=True)`` and ``num_coefficients: auto`` on noisy pictures beside non-local means and total
   variation of scikit-image: middles (96 x 96) of photographs and textures of scikit-image, and of ``--paths``.
@@ -33,8 +32,6 @@ from PIL import Image
 from torch import Tensor
 
 from pe_fill import SparseLinear, fill
-from pe_fill.sparse.lifting import LIFTINGS
-from pe_fill.sparse.network import Coefficients
 from pe_lightning.signals.sampling import GridSampling
 from pe_lightning.signals.sources.paths import video_samples
 from pe_lightning.training import TensorDataModule, VideoDataModule
@@ -113,16 +110,6 @@ def codecs(paths: list[str], count: int = 30_000) -> None:
     print_row(score, round(size), round(jpeg), size / max(1, jpeg), round(jpeg_2000), size / max(1, jpeg_2000))
 
 
-def worth(paths: list[str], count: int = 207_000) -> None:
-    """PSNR by transform, and without the rotation of the channels."""
-    variants = {name: {"transform": name} for name in LIFTINGS} | {"9/7, not rotated": {"transform": "9/7", "rotate": False}}
-    print_titles("transform", f"{count:,} numbers, dB")
-    weights = [picture.movedim(-1, 0).contiguous() for picture in map(load, paths)]
-    weights = [weight - weight.mean((1, 2), keepdim=True) for weight in weights]
-    for name, options in variants.items():
-        print_row(name, np.mean([psnr(Coefficients(x, **options).keep(count).weight() - x) for x in weights]))
-
-
 def sound() -> Tensor:
     """The sound of the clip, mixed to one channel: ``(P, 1)`` in [0, 1]."""
     with av.open(str(video_samples()["bigbuckbunny"])) as file:
@@ -199,7 +186,7 @@ if __name__ == "__main__":
     fit(torch.rand(16, 16, 3), 0.5)  # what is imported and compiled on first use
     sections: dict[str, Callable[[argparse.Namespace], None]] = {
         name: lambda options, section=section: section(files_of(options.paths))  # type: ignore[misc]
-        for name, section in {"pictures": pictures, "codecs": codecs, "worth": worth}.items()
+        for name, section in {"pictures": pictures, "codecs": codecs}.items()
     }
     sections |= {"signals": signals, "noise": noise}
     run_sections(parser, sections)

@@ -1,8 +1,7 @@
 """Training under a Trainer: a step of a fit against a loop of plain PyTorch, one thread, processor time.
 
     python benchmarks/training.py                           # the steps of small and large fits; minutes
-    python benchmarks/training.py --only linear networks    # photograph-sized linear layers, and every kind of network
-    python benchmarks/training.py --only tasks              # two minutes
+    python benchmarks/training.py --only networks           # every kind of network
 
 A fit and its loop take turns, an epoch each, in one process: the first warms up, the least of the others is printed, and one
 more is profiled. No hook is called between the steps of an epoch, so that steps are taken as in any fit. Validation and
@@ -12,15 +11,12 @@ checkpoints are left out: the loops have none.
   callbacks, ``command`` has the CSV log, the progress bar and the handler of Ctrl-C, as ``pe-lightning fit`` has; both log
   every 50 steps. Operations are calls of PyTorch's operators by ``torch.profiler``, without calls inside of them. The first
   row is an empty LightningModule with automatic optimisation: one parameter, whose sum is the loss.
-- ``linear``: likewise, 256 x 256 trained samples and K = 256, of three encoders with Adam.
 - ``networks``: likewise, 64 x 64 trained samples. The loops train networks written here in plain PyTorch (WIRE in complex
   numbers), with the same number of weights, samples and steps; their features are computed once where ours are. Then the
   section ``scores``: the PSNR of fits with our defaults and of loops with rates, schedules and scaled targets written here,
   from the same weights: the central 64 x 64 pixels, all trained and scored, four layers of 64 units; mean over pictures and
   seeds.
 - ``own``: the PSNR of own networks that are trained on values, and on scaled targets, likewise.
-- ``tasks``: what each encoder of positions costs in a step of the attention tasks of ``pe-lightning reproduce l-tables``,
-  relative to tables of vectors (Embed).
 - ``compile``: a step of three networks with and without ``compile``, and the processor seconds of the compilation.
 """
 
@@ -41,7 +37,6 @@ import torch
 from harness import (
     PHOTOGRAPHS,
     files_of,
-    in_turns,
     make_parser,
     make_trainer,
     print_row,
@@ -67,8 +62,6 @@ from pe_lightning.training import (
     TensorDataModule,
 )
 from pe_lightning.training.callbacks import GracefulStop, PSNRProgressBar, RunRecorder, WandbSettings
-from pe_papers import tasks
-from pe_papers.reproduce.definition import load
 
 EPOCHS, PROFILED = 5, 50
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -278,7 +271,6 @@ STEPS = {
     "SIREN": partial(NARROW, "identity", activation="sine"),
     "MLP on `hash`": partial(NARROW, "hash"),
 }
-LINEAR = {name: partial(ComplexLinear, name, optimizer=adam) for name in ("rff", "tri", "gau")}
 NETWORKS = {
     "relu, rff": partial(WIDE, {"name": "rff", "num_features": 256}),
     **{f"{name}, identity": partial(WIDE, "identity", activation=name) for name in (*ACTIVATIONS, "staf") if name != "relu"},
@@ -383,36 +375,6 @@ def small_and_large(options: argparse.Namespace) -> None:
     step_costs(STEPS, options.sizes, options)
 
 
-def task_loop(model: tasks.AttentionTask, data: tasks.TaskDataModule) -> Callable[[], None]:
-    """A step of training on the first batch."""
-    model.build(data.info)
-    batch = next(iter(data.train_dataloader()))
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
-    return stepper(optimizer, lambda: model.loss_sum(batch) / max(batch["total"], 1) + model.positions.penalty())
-
-
-def attention(_: argparse.Namespace) -> None:
-    """A table for each task."""
-    few = {"LayoutDataModule": {"num_train": 64, "num_test": 4}, "ShapesDataModule": {"num_train": 64, "num_test": 4}}
-    for block in ("layout", "classification", "generation", "detection"):
-        costs: dict[str, Callable[[], None]] = {}
-        for entry in load("l-tables").entries():
-            tree, name = entry.tree(), entry.labels.get("encoder", "")
-            if entry.labels["block"] != block or name in costs:
-                continue
-            torch.manual_seed(0)
-            kind = tree["data"]["class_path"]
-            data = getattr(tasks, kind)(**{**tree["data"].get("init_args", {}), **few.get(kind, {})})
-            costs[name] = task_loop(getattr(tasks, tree["model"]["class_path"])(**tree["model"]["init_args"]), data)
-        in_turns(costs, 2)  # warms up
-        medians = in_turns(costs, 30)
-        table = next(name for name in medians if name.startswith("Embed"))
-        print()
-        print_titles(block, "ms a step", f"/ {table}")
-        for name, seconds in medians.items():
-            print_row(name, 1000 * seconds, seconds / medians[table])
-
-
 class Epochs(Callback):
     """Processor seconds at the end of each epoch, also of the compiler that is started."""
 
@@ -453,12 +415,10 @@ if __name__ == "__main__":
     parser.add_argument("--fit_steps", type=int, default=300, help="of networks, whose PSNR is printed")
     torch.set_num_threads(1)
     os.environ["KINETO_LOG_LEVEL"] = "99"  # each profile would print four lines
-    linear = partial(step_costs, LINEAR, (256,))
     others: dict[str, Any] = {
         "networks": networks,
         "scores": network_psnr,
         "own": own_psnr,
-        "tasks": attention,
         "compile": compiled,
     }
-    run_sections(parser, {"steps": small_and_large, "linear": linear, **others}, ["steps"])
+    run_sections(parser, {"steps": small_and_large, **others}, ["steps"])

@@ -6,18 +6,17 @@ import os
 from collections.abc import Callable, Iterator
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
+if TYPE_CHECKING:
+    from lightning.pytorch import Trainer
 
 # tensors of tests are small: threads, also of the processes that tests start, would only wait for each other
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-import torch
-from lightning.pytorch import Trainer
-
-from pe_lightning.cli import recipes
-
+# PyTorch and Lightning are imported by fixtures: the process that starts those of xdist, which wait for it, does without
 LONGEST = ("test_no_tensor_stays_on_the_cpu", "test_the_site_needs_no_network")
 
 
@@ -28,6 +27,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True)
 def _same_random_numbers_in_any_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
     torch.manual_seed(0)
     monkeypatch.setenv("PL_GLOBAL_SEED", "0")  # where a fit of another test leaves its seed
 
@@ -59,6 +60,8 @@ def fresh_wandb() -> Iterator[None]:
 def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Verbs, hints and recipes are those of the framework, as where no other package is installed."""
 
+    from pe_lightning.cli import recipes
+
     def own(**group: str) -> list[EntryPoint]:
         return [point for point in entry_points(**group) if point.value.startswith("pe_lightning.")]
 
@@ -74,6 +77,8 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.fixture
 def make_trainer(tmp_path: Path) -> Callable[..., Trainer]:
     """A Trainer on the CPU that prints, logs and saves nothing, unless told otherwise."""
+
+    from lightning.pytorch import Trainer
 
     def make(**arguments: Any) -> Trainer:
         quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False, "enable_model_summary": False}

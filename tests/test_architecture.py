@@ -117,13 +117,3 @@ def test_the_packages_on_the_framework_use_documented_names_alone(package: str) 
                 if name not in public and f"{module}.{name}" not in documented
             ]
     assert wrong == []
-
-
-def test_no_class_is_longer_than_350_lines() -> None:
-    classes = [
-        (node.end_lineno - node.lineno + 1, node.name)  # type: ignore[operator]
-        for file in PACKAGE.rglob("*.py")
-        for node in ast.walk(ast.parse(file.read_text()))
-        if isinstance(node, ast.ClassDef)
-    ]
-    assert [name for lines, name in classes if lines > 350] == []

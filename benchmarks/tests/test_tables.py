@@ -23,16 +23,6 @@ def test_every_row_of_the_grid_and_the_noise_section(capsys):
     assert len(capsys.readouterr().out.splitlines()) == 2 + len(methods)
 
 
-def test_quality_prints_every_encoder(capsys):
-    import solvers
-    from harness import load
-
-    solvers.quality(load("samples://astronaut")[None, 100:164, 200:264])
-    out = capsys.readouterr().out
-    assert all(f"\n| {name} " in out for name in solvers.PAPER)
-    assert "bicubic" in out
-
-
 def test_threads_prints_both_sides_and_restores_the_limit(capsys):
     import solvers
 

@@ -186,12 +186,6 @@ def test_a_baseline_that_cannot_be_computed_is_left_out(capsys: pytest.CaptureFi
     assert (run / "checkpoints/last.ckpt").is_file()
 
 
-def test_a_function_in_an_argument_of_a_callback_is_not_called(capsys: pytest.CaptureFixture[str]) -> None:
-    callback = ["--trainer.callbacks+", "LambdaCallback", "--trainer.callbacks.on_fit_start", "os.mkdir"]
-    assert "a configuration cannot name 'os.mkdir'" in error_of(capsys, [*FIT, *callback])
-    assert not Path("runs").exists()
-
-
 def test_a_damaged_configuration_beside_a_checkpoint(capsys: pytest.CaptureFixture[str]) -> None:
     checkpoint = Path("run/checkpoints/last.ckpt")
     checkpoint.parent.mkdir(parents=True)

@@ -100,7 +100,6 @@ def test_data_is_loaded_once_whatever_is_called_how_often():
         ({"sampling": "rnd"}, "unknown sampling 'rnd'"),
         ({"eval_mask": "rst"}, "eval_mask must be one of rest, odd, midpoints, all, none; got 'rst'; did you mean 'rest'"),
         ({"center_crop": -4}, "center_crop must be an integer >= 2"),
-        ({"batching": {"kind": "point"}}, "batching.kind must be one of full, points, blocks"),
         ({"storage": {"cache": "on"}}, "cache must be auto or off; got 'on'"),
         ({"storage": {"in_memory": "no"}}, "in_memory must be one of auto, true, false; got 'no'"),
     ],

@@ -5,7 +5,6 @@ import pytest
 import torch
 from fits import fitted, smooth
 
-from pe_lightning import encoders
 from pe_lightning.errors import InputError
 from pe_lightning.signals import Batching, RandomSampling
 from pe_lightning.training import ComplexLinear, TensorDataModule
@@ -96,17 +95,6 @@ def test_a_resumed_fit_does_not_solve_again(make_trainer, tmp_path, monkeypatch)
     make_trainer(max_steps=6, num_sanity_val_steps=0).fit(resumed, datamodule=data, ckpt_path=str(tmp_path / "model.ckpt"))
     assert not torch.equal(resumed.weight, model.weight)
     assert resumed.solution == model.solution
-
-
-@pytest.mark.slow  # fits by variable projection
-@pytest.mark.parametrize("name", encoders.names())
-@pytest.mark.filterwarnings("ignore::pe_lightning.solvers.LowRankWarning")  # it is meant for sine and its like
-def test_every_encoder_s_exact_fit_is_finite(make_trainer, name):
-    data = TensorDataModule(smooth(1, (16, 16), 1))
-    takes = "num_features" in encoders.registry.parameters(encoders.registry.get(name))
-    encoder = {"name": name, **({"num_features": 4} if takes else {})}
-    model = fitted(make_trainer, ComplexLinear(encoder, solver="exact"), data)
-    assert model.predict_grid(data.evaluation_batch().axes).isfinite().all()
 
 
 def test_other_refusals(make_trainer):

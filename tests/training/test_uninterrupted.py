@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import csv
-import inspect
-import re
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from fits import MODULES, signals
-from lightning.pytorch import Callback, LightningDataModule, LightningModule, Trainer, seed_everything
+from lightning.pytorch import Callback, Trainer, seed_everything
 from lightning.pytorch.callbacks import LearningRateMonitor, ModelCheckpoint, TQDMProgressBar
 from lightning.pytorch.loggers import CSVLogger
 from torch.optim.lr_scheduler import StepLR
 
+from benchmarks.own_hooks import OF_BATCHES, public_hooks, weights_and_calls
 from pe_lightning.signals.loaders import Batching
 from pe_lightning.training import ComplexLinear, CoordinateModule, SimpleMLP, TensorDataModule
-from pe_lightning.training.uninterrupted import HOOKS
 
 
 class EveryStep(Callback):
@@ -168,62 +166,28 @@ def test_a_fit_that_takes_single_steps_says_why(
 # -- hooks of anybody: every public method of Lightning's classes -------------------------------------------------------
 
 
-def own_hook(cls: type, name: str, calls: list[str], changes: bool) -> type:
-    """A subclass with a hook of its own, which is counted, and may change the batch."""
-    usual = getattr(cls, name)
+@pytest.fixture(scope="module")
+def single_steps(tmp_path_factory: pytest.TempPathFactory) -> Callable[[type, str], tuple[dict[str, bytes], int]]:
+    """Weights and calls of a hook in a fit of single steps: of those that change nothing in one fit for each owner."""
 
-    def hook(self: Any, *args: Any, **kwargs: Any) -> Any:
-        calls.append(name)
-        result = usual(self, *args, **kwargs)
-        if changes and name in ("on_before_batch_transfer", "on_after_batch_transfer"):
-            result = replace(result, values=result.values * (1 + 0.1 * torch.rand(())))
-        return result
+    @cache
+    def fitted(owner: type, names: tuple[str, ...]) -> tuple[dict[str, bytes], Counter[str]]:
+        return weights_and_calls(tmp_path_factory.mktemp("single"), owner, names, 1)
 
-    return type(f"Own{cls.__name__}", (cls,), {name: hook})
+    def find(owner: type, name: str) -> tuple[dict[str, bytes], int]:
+        rest = tuple(hook for cls, hook in public_hooks() if cls is owner and hook not in OF_BATCHES)
+        weights, calls = fitted(owner, rest if name in rest else (name,))
+        return weights, calls[name]
 
-
-PUBLIC = {
-    owner: [
-        name
-        for name in dict.fromkeys(name for cls in classes for name in vars(cls))
-        if not name.startswith("_")
-        and inspect.isroutine(inspect.getattr_static(owner, name, None))
-        # not called by a fit, or with other arguments than an instance
-        and not re.fullmatch(
-            r"to_\w+|from_datasets|load_\w+|forward|manual_backward|(un)?toggled?_\w+|configure_sharded_model", name
-        )
-    ]
-    for owner, classes in HOOKS.items()
-}
-
-
-def counted(folder: Path, owner: type, name: str, every: int) -> tuple[dict[str, Any], list[str]]:
-    """The checkpoint of a fit in which a hook is somebody's own, and the calls of the hook."""
-    seed_everything(0)
-    calls: list[str] = []
-    module_type, data_type, callbacks = SimpleMLP, TensorDataModule, []
-    if owner is LightningModule:
-        module_type = own_hook(SimpleMLP, name, calls, True)
-    elif owner is LightningDataModule:
-        data_type = own_hook(TensorDataModule, name, calls, True)
-    else:
-        callbacks = [own_hook(Callback, name, calls, False)()]
-    quiet = ("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary")
-    options = {"max_steps": 9, "log_every_n_steps": every, "num_sanity_val_steps": 0, **dict.fromkeys(quiet, False)}
-    trainer = Trainer(accelerator="cpu", default_root_dir=folder, callbacks=callbacks, **options)
-    module = module_type("rff", depth=1, hidden_size=4)
-    trainer.fit(module, data_type(signals(1, 8, 6), batching=Batching(steps_per_epoch=5)))
-    return {key: value.clone() for key, value in module.state_dict().items() if isinstance(value, torch.Tensor)}, calls
+    return find
 
 
 @pytest.mark.filterwarnings("ignore:You have overridden")  # the hook of a module and of its data
-@pytest.mark.parametrize(("owner", "name"), [(owner, name) for owner, names in PUBLIC.items() for name in names])
-def test_a_hook_of_anybody_is_called_as_by_lightning(tmp_path: Path, owner: type, name: str) -> None:
+@pytest.mark.parametrize(("owner", "name"), list(public_hooks()))
+def test_a_hook_of_anybody_is_called_as_by_lightning(tmp_path: Path, single_steps: Any, owner: type, name: str) -> None:
     """A new hook of Lightning is in this test by itself; values that a hook changes are trained on."""
-    single, expected = counted(tmp_path, owner, name, 1)
-    found, calls = counted(tmp_path, owner, name, 4)
-    assert equal(found, single)
-    assert len(calls) == len(expected)
+    weights, calls = weights_and_calls(tmp_path, owner, [name], 4)
+    assert (weights, calls[name]) == single_steps(owner, name)
 
 
 class Scheduler(Callback):
