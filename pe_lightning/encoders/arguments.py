@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from pe_lightning.errors import InputError
 from pe_lightning.registry import Registry
 from pe_lightning.signals import validation
-from pe_lightning.signals.process import run_seed
+from pe_lightning.signals.distributed import run_seed
 
 T = TypeVar("T")
 
@@ -29,7 +29,7 @@ PositiveFloat: TypeAlias = Annotated[float, "[1e-12, 1e+12]"]
 """A number in the interval."""
 NonNegativeFloat: TypeAlias = Annotated[float, "[0, 1e+12]"]
 SeedLike: TypeAlias = NonNegativeInt | None
-"""A seed; ``None`` becomes the seed of the run (:func:`~pe_lightning.signals.process.run_seed`) in a new encoder."""
+"""A seed; ``None`` becomes the seed of the run (:func:`~pe_lightning.signals.distributed.run_seed`) in a new encoder."""
 
 DEFAULT_NUM_FEATURES = 256
 """Features per axis for ``num_features: auto`` where no samples are known: as in the papers."""

@@ -14,7 +14,7 @@ from typing_extensions import Self
 from pe_lightning.encoders.arguments import CountLike, EncoderRegistry, RecordedArguments, Samples, Width, count_value, plain
 from pe_lightning.encoders.coordinates import boxes, quadrature
 from pe_lightning.errors import InputError
-from pe_lightning.signals.process import run_seed
+from pe_lightning.signals.distributed import run_seed
 
 
 class Traits:

@@ -20,8 +20,7 @@ from pe_lightning.errors import InputError, show_bytes
 from pe_lightning.estimators.base import Estimator, FittedField, Spread, default_device, estimators
 from pe_lightning.registry import load_entry_points
 from pe_lightning.signals.batches import PointBatch, to_device
-from pe_lightning.signals.distributed import rank_zero_info
-from pe_lightning.signals.process import Process
+from pe_lightning.signals.distributed import Process, rank_zero_info
 from pe_lightning.signals.split_signals import Signals, TrainedGrid
 from pe_lightning.signals.validation import free_memory
 from pe_lightning.solvers import (

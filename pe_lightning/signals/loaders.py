@@ -19,7 +19,7 @@ from torch import Tensor
 from pe_lightning.errors import InputError
 from pe_lightning.signals.batches import GridBatch, PointBatch
 from pe_lightning.signals.blocks import Block, blocks_of, grid_blocks, shape_of, whole
-from pe_lightning.signals.process import Process
+from pe_lightning.signals.distributed import Process
 from pe_lightning.signals.raw import RawSignals
 from pe_lightning.signals.splits import Split
 from pe_lightning.signals.validation import choice, integer, integers

@@ -29,6 +29,7 @@ from pe_lightning.signals.blocks import (
     whole,
 )
 from pe_lightning.signals.cache import open_signals
+from pe_lightning.signals.distributed import Process
 from pe_lightning.signals.lattice import find_lattice
 from pe_lightning.signals.loaders import (
     DEFAULT_POINTS,
@@ -41,7 +42,6 @@ from pe_lightning.signals.loaders import (
     PointLoader,
     TrainLoader,
 )
-from pe_lightning.signals.process import Process
 from pe_lightning.signals.raw import RawSignals, ValueRange
 from pe_lightning.signals.sampling import FoldSampling, Sampling
 from pe_lightning.signals.sources.base import Source
