@@ -211,7 +211,7 @@ class LinearRidge(Estimator):
 
         Every process learns from all samples of its signals, with equal results; the solves are shared.
         """
-        parts = [dataset] if shared else [dataset.of(slice(s, s + 1)) for s in range(dataset.info.num_signals)]
+        parts = [dataset] if shared else [dataset.select(slice(s, s + 1)) for s in range(dataset.info.num_signals)]
         solutions, every = [], []
         for part in parts:
             own = cell_means([encoder.to(device) for encoder in copy.deepcopy(list(encoders))], part.info.cells)

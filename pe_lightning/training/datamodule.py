@@ -191,7 +191,7 @@ class SignalDataModule(LightningDataModule):
         fitting = trainer is not None and trainer.state.fn == TrainerFn.FITTING
         if trainer is None or not fitting or getattr(trainer.strategy, "strategy_name", None) != SIGNALS_STRATEGY:
             return self.signals, self.process
-        return self.signals.of(self.process.share(self.info.num_signals)), Process()
+        return self.signals.select(self.process.share(self.info.num_signals)), Process()
 
     @property
     def info(self) -> SignalInfo:

@@ -255,7 +255,7 @@ def test_options_that_do_not_suit_the_signals():
 
 
 def test_points_of_a_file_have_the_coordinates_of_uneven_axes():
-    axes = (Axis.of("x", np.arange(6.0) ** 2), Axis.of("y", np.arange(5.0)))
+    axes = (Axis.from_values("x", np.arange(6.0) ** 2), Axis.from_values("y", np.arange(5.0)))
     source = TensorSource(torch.rand(1, 6, 5, 1), axes=axes)
     found = []
     for kept in (True, False):
