@@ -4,6 +4,7 @@ from pe_lightning.hints import Hints
 
 _SMOOTH = ("", "pe-lightning fill FILE --smooth --out OUT")
 _UPSCALE = ("", "pe-lightning fill FILE --upscale 2 --out OUT")
+_PATCHES = "networks of patches are trained by python datasets/make_priors.py pictures, in a checkout of the repository"
 HINTS = Hints(
     words={
         "periodic": (("--data", "--data.coordinates time --data.values NAME --data.periodic time=24h"),),
@@ -25,5 +26,10 @@ HINTS = Hints(
         "predict": (
             "pe-lightning predict --ckpt_path RUN/checkpoints/last.ckpt --at places.csv      a model of scattered points",
         ),
+    },
+    removed={
+        "PatchRegression": f"PatchRegression is no --model any more: {_PATCHES}",
+        "PatchDataModule": f"PatchDataModule is no --data any more: {_PATCHES}",
+        "pe_fill.networks.patches": f"pe_fill.networks.patches is gone: {_PATCHES}",
     },
 )

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from pe_lightning.registry import load_entry_points
-
-GROUP = "pe_lightning.hints"
-"""Entry-point group of :class:`Hints` of other packages."""
+from pe_lightning.registry import HINTS, load_entry_points
 
 
 @dataclass(frozen=True)
@@ -19,10 +16,12 @@ class Hints:
         words: For each word given as a verb or an option: pairs of an option and what to type, for verbs that have
             the option. An empty option holds for every verb, and for the word as a verb.
         examples: Lines in the help of a verb; under the empty name, in the help of the command.
+        removed: For names and modules of classes that are gone: a sentence that says what to type.
     """
 
     words: Mapping[str, Sequence[tuple[str, str]]]
     examples: Mapping[str, Sequence[str]]
+    removed: Mapping[str, str] = field(default_factory=dict)
 
 
 _OUTPUT = (("--out", "--out OUT"), ("--trainer", "--trainer.default_root_dir FOLDER"))
@@ -67,7 +66,7 @@ FRAMEWORK = Hints(
 
 
 def _every() -> list[Hints]:
-    return [FRAMEWORK, *load_entry_points(GROUP, "hints", kind=Hints)]
+    return [FRAMEWORK, *load_entry_points(HINTS, "hints", kind=Hints)]
 
 
 def hint(word: str, options: Collection[str] = ()) -> str | None:

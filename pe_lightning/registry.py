@@ -21,7 +21,7 @@ from importlib.abc import MetaPathFinder
 from importlib.machinery import PathFinder
 from importlib.metadata import EntryPoint, entry_points, packages_distributions
 from pathlib import Path
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from pe_lightning.errors import InputError, did_you_mean
@@ -67,6 +67,10 @@ REGISTRIES = {
 """Import paths of all registries; the entry-point group of the registry ``NAME`` is ``pe_lightning.NAME``."""
 
 
+HINTS = "pe_lightning.hints"
+"""Entry-point group of :class:`~pe_lightning.hints.Hints` of other packages."""
+
+
 def load_entry_points(group: str, what: str, name: str | None = None, kind: type = object) -> Iterator[Any]:
     """What entry points of a group name, sorted by their names, or those of one name.
 
@@ -99,9 +103,18 @@ class Registry(Generic[T]):
         base: Base class of every registered class.
         group: Entry-point group through which other packages register classes; ``None``: none.
         modules: Modules of this package that register classes, imported before the first look-up.
+        removed: For names that are not registered any more, in lower case, what to type.
     """
 
-    def __init__(self, kind: str, base: type[T], group: str | None = None, modules: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        kind: str,
+        base: type[T],
+        group: str | None = None,
+        modules: Sequence[str] = (),
+        removed: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        self._removed = removed
         self.kind = kind
         self.base = base
         self.group = group
@@ -214,10 +227,18 @@ class Registry(Generic[T]):
                 return self._checked(import_class(str(name)))
             except (ImportError, AttributeError, TypeError) as error:
                 reason = f": {error}."
+        if sentence := self.removed(str(name)):
+            raise InputError(sentence)
         known = self.names()
         aliases = {cls.__name__: registered for registered, cls in self._classes.items()}
         reason = reason or did_you_mean(str(name), known, aliases) or "."
         raise InputError(f"unknown {self.kind} {name!r}{reason} Registered: {', '.join(known)}")
+
+    def removed(self, name: str) -> str | None:
+        """What to type for a name or an import path that is not registered any more; packages have theirs in their hints."""
+        keys = name.lower(), *name.rpartition(".")[::2]
+        given = [self._removed, *(getattr(hints, "removed", {}) for hints in load_entry_points(HINTS, "hints"))]
+        return next((sentences[key] for sentences in given for key in keys if key in sentences), None)
 
     def create(self, name: str, /, **kwargs: Any) -> T:
         """An instance of the class called ``name``."""

@@ -255,7 +255,7 @@ class Embedding(Grouped, TableEncoder):
         width = blocks[0].shape[1]  # the last ones may have a column less
         table = torch.cat([F.pad(block, (0, width - block.shape[1])) for block in blocks])
         if width * len(blocks) == self.num_inputs:
-            return lookups[0].of(table).flatten(-2)
+            return lookups[0].sums(table).flatten(-2)
         parts = zip(lookups[0].each(table), blocks, strict=True)
         return torch.cat([vectors[..., : block.shape[1]] for vectors, block in parts], -1)
 

@@ -279,7 +279,7 @@ class PointFit:
     @property
     def extents(self) -> Floats:
         """An error of 1 in [0, 1] in the units of each column, ``(V,)``."""
-        ranges = map(self.info.scaling.of, range(self.info.num_signals))
+        ranges = map(self.info.scaling.limits, range(self.info.num_signals))
         return np.array([high - low for low, high in ranges])
 
     def _shaped(self, columns: Floats) -> Floats:
@@ -288,7 +288,7 @@ class PointFit:
 
 def columns_of(data: Signals) -> list[Signals]:
     """The points of each column of values."""
-    return [data.one(place) for place in range(data.info.num_signals)]
+    return [data.select_one(place) for place in range(data.info.num_signals)]
 
 
 def in_unit(axes: Sequence[Axis], columns: Iterable[AnyArray]) -> Floats:

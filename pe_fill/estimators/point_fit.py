@@ -158,7 +158,7 @@ def _seasonal(plain: Signals, seasons: Mapping[str, Sequence[float]]) -> tuple[S
         means[name] = SeasonalMean(columns[name], values, periods)
         values = values - means[name](columns[name])
     rest = dict(zip(info.names, values.T, strict=True))
-    extents = [high - low for low, high in map(info.scaling.of, range(len(found)))]
+    extents = [high - low for low, high in map(info.scaling.limits, range(len(found)))]
     source = PointArrays(columns, rest, _repeating(info.axes), "keep", False, extents, seasons)
     return Signals.read(source, Splitting(GridSampling(1), "none")), means
 

@@ -284,7 +284,7 @@ def axes_of(array: Any, dims: Sequence[str]) -> tuple[Axis, ...]:
             (same, f"{label}: samples {same[:1]} and the next are equal: each needs its own"),
             (not (steps > 0).all() and not (steps < 0).all(), f"{label}: they neither ascend nor descend: sort by them"),
         )
-        axes.append(Axis.of(name, column))
+        axes.append(Axis.from_values(name, column))
     return tuple(axes)
 
 

@@ -64,7 +64,7 @@ class Clock:
         if times.dtype.kind == "M":
             spreads += [_by_months(times), _by_business_days(times)]
         found = min((spread for spread in spreads if spread is not None), key=lambda spread: len(spread.times), default=None)
-        return found or cls(times, every, Axis.of(name, times))
+        return found or cls(times, every, Axis.from_values(name, times))
 
 
 def clock_of(table: Table) -> tuple[int, Clock | None]:

@@ -227,7 +227,7 @@ class Signal:
     def held_out(self, sampling: FoldSampling) -> Iterator[Mask]:
         """The known samples of each fold that has some."""
         for fold in range(sampling.number):
-            trained = sampling.of(fold).split(self.grid, 1).train_mask().reshape(self.grid).numpy()
+            trained = sampling.hold_out(fold).split(self.grid, 1).train_mask().reshape(self.grid).numpy()
             mask: Mask = ~self.unknown & ~trained
             if mask.any():
                 yield mask

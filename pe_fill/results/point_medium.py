@@ -36,7 +36,7 @@ class PointMedium(Medium):
         found = {name: info.scaling.restore(values[n, ..., 0].astype(np.float64), n) for n, name in enumerate(info.names)}
         deviations = {}
         if std is not None:
-            extents = [high - low for low, high in map(info.scaling.of, range(info.num_signals))]
+            extents = [high - low for low, high in map(info.scaling.limits, range(info.num_signals))]
             deviations = {name: std[n, ..., 0].astype(np.float64) * extents[n] for n, name in enumerate(info.names)}
         form = output.output_format
         if output.at is not None:

@@ -27,8 +27,8 @@ from pe_lightning.training.callbacks import GracefulStop, PSNRProgressBar, RunRe
 from pe_lightning.training.callbacks.base import refuse_lost_results
 from pe_lightning.training.callbacks.loggers import wandb_may_fail
 from pe_lightning.training.checkpoints import BestAndLast, FiniteWeights, restoring
-from pe_lightning.training.final_score import FinalScore
 from pe_lightning.training.fit import fold_scores
+from pe_lightning.training.function import FinalScore
 from pe_lightning.training.initialization import InitialWeights
 from pe_lightning.training.interrupts import Interrupted, exit_status
 from pe_lightning.training.quiet_fits import fit_quietly

@@ -104,6 +104,8 @@ def unknown_class(key: str, path: str, reason: str = "") -> str:
     name = path.rpartition(".")[2]
     if registry is not None and (broken := find_registry(registry).broken().get(name)):
         return broken
+    if registry is not None and (sentence := find_registry(registry).removed(path)):
+        return sentence
     known = [cls.__name__ for cls in _classes(key)]
     near = did_you_mean(name, known)
     listed = f". Known: {', '.join(sorted(known))}; or an import path" if known else ". Give an import path: MODULE.CLASS"

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
 from types import NoneType, UnionType
-from typing import Annotated, Any, ClassVar, Literal, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import torch
 from torch import Tensor, nn
@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from pe_lightning.errors import InputError
 from pe_lightning.registry import Registry
 from pe_lightning.signals import validation
-from pe_lightning.signals.process import run_seed
+from pe_lightning.signals.distributed import run_seed
 
 T = TypeVar("T")
 
@@ -29,7 +29,7 @@ PositiveFloat: TypeAlias = Annotated[float, "[1e-12, 1e+12]"]
 """A number in the interval."""
 NonNegativeFloat: TypeAlias = Annotated[float, "[0, 1e+12]"]
 SeedLike: TypeAlias = NonNegativeInt | None
-"""A seed; ``None`` becomes the seed of the run (:func:`~pe_lightning.signals.process.run_seed`) in a new encoder."""
+"""A seed; ``None`` becomes the seed of the run (:func:`~pe_lightning.signals.distributed.run_seed`) in a new encoder."""
 
 DEFAULT_NUM_FEATURES = 256
 """Features per axis for ``num_features: auto`` where no samples are known: as in the papers."""
@@ -97,25 +97,6 @@ class Width:
 
 class EncoderRegistry(Registry[T]):
     """The registry of encoders, in which ``width`` names the argument that an encoder declares as its width."""
-
-    networks: ClassVar[Mapping[str, str]] = {"siren": "sine", "finer": "finer", "wire": "gabor"}
-    """Networks whose names are taken for those of encoders, and their activations."""
-
-    def get(self, name: str) -> type[T]:
-        """As in the base class; names of networks and of a former encoder are answered by what to type."""
-        if name == "directional" and name not in self:
-            raise InputError(
-                "'directional' is a layout now: give its base as the encoder, and the number of directions, --model.encoder "
-                "gau --model.layout directions --model.directions 8, in Python SimpleMLP('gau', layout='directions', "
-                "directions=8); its base_width is the encoder's width"
-            )
-        activation = self.networks.get(str(name).lower())
-        if activation is not None and name not in self:
-            raise InputError(
-                f"{name!r} is a network and no encoder: --config image/{name.lower()}, in Python "
-                f"SimpleMLP('identity', activation={activation!r}) with max_steps"
-            )
-        return super().get(name)
 
     def arguments(self, cls: Any, given: Mapping[str, Any]) -> dict[str, Any]:
         """As in the base class; ``width: auto`` is ignored by encoders without a width."""

@@ -14,7 +14,7 @@ from typing_extensions import Self
 from pe_lightning.encoders.arguments import CountLike, EncoderRegistry, RecordedArguments, Samples, Width, count_value, plain
 from pe_lightning.encoders.coordinates import boxes, quadrature
 from pe_lightning.errors import InputError
-from pe_lightning.signals.process import run_seed
+from pe_lightning.signals.distributed import run_seed
 
 
 class Traits:
@@ -206,4 +206,16 @@ def _state(module: nn.Module) -> dict[str, Tensor]:
 EncoderLike: TypeAlias = "Encoder | str | Mapping[str, Any]"
 """An encoder, a registered name, or ``{"name": ..., **arguments}``."""
 
-registry: EncoderRegistry[Encoder] = EncoderRegistry("encoder", Encoder, "pe_lightning.encoders")  # type: ignore[type-abstract]
+REMOVED = {
+    "directional": "'directional' is a layout now: give its base as the encoder, and the number of directions, "
+    "--model.encoder gau --model.layout directions --model.directions 8, in Python SimpleMLP('gau', layout='directions', "
+    "directions=8); its base_width is the encoder's width",
+    **{
+        network: f"{network!r} is a network and no encoder: --config image/{network}, in Python "
+        f"SimpleMLP('identity', activation={activation!r}) with max_steps"
+        for network, activation in (("siren", "sine"), ("finer", "finer"), ("wire", "gabor"))
+    },
+}
+"""What to type for names that are taken for those of encoders."""
+
+registry: EncoderRegistry[Encoder] = EncoderRegistry("encoder", Encoder, "pe_lightning.encoders", removed=REMOVED)  # type: ignore[type-abstract]

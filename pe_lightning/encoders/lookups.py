@@ -12,7 +12,7 @@ An encoder of one's own is trained as fast as ``hash`` if it is a :class:`TableE
 ...         rows = (x * len(self.table)).long().clamp(0, len(self.table) - 1)[None, ..., None]  # one term, one lookup
 ...         return [Lookup(rows, torch.ones_like(rows, dtype=x.dtype), (len(self.table),))]
 ...     def from_lookup(self, lookups) -> torch.Tensor:
-...         return lookups[0].of(self.table).squeeze(-2)
+...         return lookups[0].sums(self.table).squeeze(-2)
 >>> Nearest()(torch.rand(5)).shape
 torch.Size([5, 4])
 """
@@ -56,7 +56,7 @@ class Lookup(NamedTuple):
     sizes: tuple[int, ...]
     """Number of rows for each of the lookups, one after another; together the table."""
 
-    def of(self, table: Tensor) -> Tensor:
+    def sums(self, table: Tensor) -> Tensor:
         """The sums of the terms, ``(rows, F)`` -> ``(*batch, lookups, F)``; differentiable with respect to coordinates."""
         table = table.to(self.shares.dtype)
 
@@ -72,9 +72,9 @@ class Lookup(NamedTuple):
         return sums
 
     def each(self, table: Tensor) -> Sequence[Tensor]:
-        """As :meth:`of`, one tensor ``(*batch, F)`` for each lookup."""
+        """As :meth:`sums`, one tensor ``(*batch, F)`` for each lookup."""
         if at_once(self.rows.numel() * table.shape[-1], table.device):
-            return self.of(table).unbind(-2)
+            return self.sums(table).unbind(-2)
         # of its own rows alone, as the gradient of a gather is as large as the table
         first = [sum(self.sizes[:number]) for number in range(len(self.sizes))]
         every = zip(
@@ -85,7 +85,7 @@ class Lookup(NamedTuple):
             torch.split(table, list(self.sizes)),
             strict=True,
         )
-        return [Lookup(rows - start, shares, (size,)).of(own) for rows, start, shares, size, own in every]
+        return [Lookup(rows - start, shares, (size,)).sums(own) for rows, start, shares, size, own in every]
 
 
 class SparseMatrix(NamedTuple):
@@ -110,8 +110,8 @@ class SparseMatrix(NamedTuple):
 class SparseLookup(NamedTuple):
     """A :class:`Lookup` of points as a sparse matrix, for many steps at the same coordinates.
 
-    Equals :meth:`Lookup.of` to a few units of rounding: some processors fuse multiplications with additions. The gradient of
-    the table is a product with the transposed matrix, without atomic additions. There is no gradient with respect to
+    Equals :meth:`Lookup.sums` to a few units of rounding: some processors fuse multiplications with additions. The gradient
+    of the table is a product with the transposed matrix, without atomic additions. There is no gradient with respect to
     coordinates, and no second derivative.
     """
 
@@ -132,14 +132,14 @@ class SparseLookup(NamedTuple):
             transposed.times(shares.new_zeros(len(starts) - 1, 1))
         return cls(SparseMatrix(starts, rows.flatten(), shares), transposed)
 
-    def of(self, table: Tensor) -> Tensor:
-        """As :meth:`Lookup.of`."""
+    def sums(self, table: Tensor) -> Tensor:
+        """As :meth:`Lookup.sums`."""
         sums: Tensor = _Product.apply(table.to(self.matrix.values.dtype), *self.matrix, *self.transposed)  # type: ignore[no-untyped-call]
         return sums
 
     def each(self, table: Tensor) -> Sequence[Tensor]:
         """As :meth:`Lookup.each`."""
-        return self.of(table).unbind(-2)
+        return self.sums(table).unbind(-2)
 
 
 class TableEncoder(Encoder):

@@ -187,7 +187,7 @@ def shrunk(encoder: Encoder, ratio: float) -> Callable[[Tensor], Tensor]:
     :func:`keeps_its_arguments` the coordinates are divided by ``ratio`` instead, which changes the features per sample.
     """
     if keeps_its_arguments(encoder):
-        near = squeezed(resized(encoder, 1 / ratio), ratio)
+        near = leading_features(resized(encoder, 1 / ratio), ratio)
         return lambda x: near(x / ratio)
     return encoder.copy(**shrunk_arguments(encoder, ratio))
 
@@ -205,7 +205,7 @@ def shrunk_arguments(encoder: Encoder, ratio: float) -> dict[str, Any]:
     return changes
 
 
-def squeezed(encoder: Encoder, ratio: float) -> Encoder:
+def leading_features(encoder: Encoder, ratio: float) -> Encoder:
     """The encoder for coordinates up to ``1 / ratio``: of shifted features of one width only the first ones."""
     if not isinstance(encoder, Shifted) or ratio == 1:
         return encoder

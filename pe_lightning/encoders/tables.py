@@ -172,7 +172,7 @@ class Grids(TableEncoder):
         return [Lookup(rows + self.first, shares, tuple(self.sizes))]
 
     def from_lookup(self, lookups: Sequence[Lookup | SparseLookup]) -> Tensor:
-        return lookups[0].of(self.table).flatten(-2)
+        return lookups[0].sums(self.table).flatten(-2)
 
     def forward(self, x: Tensor) -> Tensor:
         """The features of each level, from the coarsest; coordinates outside [0, 1] are clamped."""
@@ -180,7 +180,7 @@ class Grids(TableEncoder):
         if at_once(columns[0].numel() * self.num_features * 2**self.num_axes, columns.device):
             return self.from_lookup(self.lookup(x)).to(x.dtype)
         tables = enumerate(torch.split(self.table, self.sizes))
-        levels = [Lookup(*self._levels(columns, level, level + 1), (len(table),)).of(table) for level, table in tables]
+        levels = [Lookup(*self._levels(columns, level, level + 1), (len(table),)).sums(table) for level, table in tables]
         return torch.cat(levels, -1).squeeze(-2).to(x.dtype)
 
 
@@ -302,7 +302,7 @@ class Lines(TableEncoder):
 
     def from_lookup(self, lookups: Sequence[Lookup | SparseLookup]) -> Tensor:
         if self.num_axes == 1:
-            return lookups[0].of(self.table).squeeze(-2)
+            return lookups[0].sums(self.table).squeeze(-2)
         lines, *planes = (lookup.each(table) for lookup, table in zip(lookups, self._tables(), strict=True))
         features = functools.reduce(operator.mul, lines)
         for pair, plane in zip(self.pairs, *planes, strict=True):

@@ -50,7 +50,7 @@ class _Fold:
 def _folds(signals: Signals, sampling: FoldSampling, count: int | None) -> Iterator[_Fold]:
     """The folds with known samples, or the first ``count`` of them."""
     for fold in range(sampling.number):
-        part = signals.resampled(sampling.of(fold))
+        part = signals.resampled(sampling.hold_out(fold))
         batch = part.evaluation_batch()
         assert batch.mask is not None
         index = batch.mask.flatten(1).any(0).nonzero().flatten()

@@ -20,8 +20,7 @@ from pe_lightning.errors import InputError, show_bytes
 from pe_lightning.estimators.base import Estimator, FittedField, Spread, default_device, estimators
 from pe_lightning.registry import load_entry_points
 from pe_lightning.signals.batches import PointBatch, to_device
-from pe_lightning.signals.distributed import rank_zero_info
-from pe_lightning.signals.process import Process
+from pe_lightning.signals.distributed import Process, rank_zero_info
 from pe_lightning.signals.split_signals import Signals, TrainedGrid
 from pe_lightning.signals.validation import free_memory
 from pe_lightning.solvers import (
@@ -212,7 +211,7 @@ class LinearRidge(Estimator):
 
         Every process learns from all samples of its signals, with equal results; the solves are shared.
         """
-        parts = [dataset] if shared else [dataset.of(slice(s, s + 1)) for s in range(dataset.info.num_signals)]
+        parts = [dataset] if shared else [dataset.select(slice(s, s + 1)) for s in range(dataset.info.num_signals)]
         solutions, every = [], []
         for part in parts:
             own = cell_means([encoder.to(device) for encoder in copy.deepcopy(list(encoders))], part.info.cells)

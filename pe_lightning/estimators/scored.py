@@ -8,7 +8,7 @@ from torch import Tensor
 from pe_lightning.estimators.base import Estimator, FittedField
 from pe_lightning.estimators.folds import score_folds
 from pe_lightning.evaluation.totals import totals
-from pe_lightning.signals.process import Process
+from pe_lightning.signals.distributed import Process
 from pe_lightning.signals.sampling import FoldSampling
 from pe_lightning.signals.split_signals import Signals
 

@@ -78,7 +78,7 @@ class PredictionWriter:
         self._rows = 0
         self._std: PredictionWriter | None = None
         if self.takes_std and output is not None and info.num_points is None:
-            limits = [info.scaling.of(signal) for signal in range(info.num_signals)]
+            limits = [info.scaling.limits(signal) for signal in range(info.num_signals)]
             scaling = ValueRange("float32", (0.0,) * len(limits), tuple(high - low for low, high in limits))
             names = tuple(f"{name}_std" for name in info.names)
             about = replace(info, names=names, scaling=scaling, media="array")

@@ -186,7 +186,7 @@ class HDF5(Medium):
 
     def write(self, file: Path, values: Array, info: SignalInfo, index: int) -> None:
         """Writes a dataset ``values`` with the attributes ``axes`` (names), ``rate`` (if known) and ``scaling`` (JSON)."""
-        low, high = info.scaling.of(index)
+        low, high = info.scaling.limits(index)
         limits = ValueRange(info.scaling.dtype, (low,), (high,))
         content = io.BytesIO()  # HDF5 cannot close a file whose disk is full
         with h5py.File(content, "w") as opened:

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from pe_lightning.signals.batches import GridBatch, PointBatch, SignalInfo, sample_coordinates
     from pe_lightning.signals.blocks import grid_axes, point_coordinates
     from pe_lightning.signals.cache import Storage
+    from pe_lightning.signals.distributed import Process, run_seed
     from pe_lightning.signals.loaders import Batching, TrainLoader, permutation
-    from pe_lightning.signals.process import Process, run_seed
     from pe_lightning.signals.raw import RawSignals, ValueRange
     from pe_lightning.signals.sampling import FoldSampling, GridSampling, MaskSampling, RandomSampling, Sampling, samplings
     from pe_lightning.signals.sources.base import Source
@@ -64,8 +64,8 @@ __getattr__, __dir__, _ = lazy_loader.attach(
         "batches": ["GridBatch", "PointBatch", "SignalInfo", "sample_coordinates"],
         "blocks": ["grid_axes", "point_coordinates"],
         "cache": ["Storage"],
+        "distributed": ["Process", "run_seed"],
         "loaders": ["Batching", "TrainLoader", "permutation"],
-        "process": ["Process", "run_seed"],
         "raw": ["RawSignals", "ValueRange"],
         "sampling": ["FoldSampling", "GridSampling", "MaskSampling", "RandomSampling", "Sampling", "samplings"],
         "sources.base": ["Source"],

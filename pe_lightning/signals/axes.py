@@ -62,7 +62,7 @@ class Axis:
     origin: int = 0
 
     @classmethod
-    def of(cls, name: str, values: npt.NDArray[Any]) -> Axis:
+    def from_values(cls, name: str, values: npt.NDArray[Any]) -> Axis:
         """The axis of a grid with samples at these numbers or dates ``(N,)``, which ascend or descend."""
         time, origin = values.dtype.kind == "M", origin_of(values)
         numbers = as_numbers(name, values, time, origin)

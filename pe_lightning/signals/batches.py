@@ -45,7 +45,7 @@ class SignalInfo:
     samples: SampleKind = "points"
 
     @classmethod
-    def of(cls, raw: RawSignals, metric: str = "psnr", samples: SampleKind = "points") -> SignalInfo:
+    def from_raw(cls, raw: RawSignals, metric: str = "psnr", samples: SampleKind = "points") -> SignalInfo:
         """Shape and origin of signals as their source describes them."""
         is_grid = raw.points is None
         grid, count = (raw.grid, None) if is_grid else (tuple(axis.size for axis in raw.axes), raw.grid[0])
@@ -59,7 +59,7 @@ class SignalInfo:
 
     def shown_range(self, index: int) -> tuple[float, float]:
         """The values in the user's units that 0 and 1 stand for; (0, 1) where they are the range of a dtype."""
-        return self.scaling.of(index) if self.scaling.found_in_data else (0.0, 1.0)
+        return self.scaling.limits(index) if self.scaling.found_in_data else (0.0, 1.0)
 
     @property
     def num_signals(self) -> int:

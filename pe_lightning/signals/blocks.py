@@ -26,7 +26,7 @@ MAX_LISTED = 8
 """Most signals that a notice lists."""
 
 
-def whole(grid: Sequence[int]) -> Block:
+def whole_grid(grid: Sequence[int]) -> Block:
     """The block that covers a grid of ``(N_1, ..., N_D)`` samples."""
     return tuple(slice(0, n) for n in grid)
 

@@ -18,8 +18,8 @@ from torch import Tensor
 
 from pe_lightning.errors import InputError
 from pe_lightning.signals.batches import GridBatch, PointBatch
-from pe_lightning.signals.blocks import Block, blocks_of, grid_blocks, shape_of, whole
-from pe_lightning.signals.process import Process
+from pe_lightning.signals.blocks import Block, blocks_of, grid_blocks, shape_of, whole_grid
+from pe_lightning.signals.distributed import Process
 from pe_lightning.signals.raw import RawSignals
 from pe_lightning.signals.splits import Split
 from pe_lightning.signals.validation import choice, integer, integers
@@ -145,7 +145,7 @@ class FullLoader(TrainLoader):
     def __init__(self, batch: GridBatch | PointBatch, steps_per_epoch: int, process: Process) -> None:
         super().__init__(1, steps_per_epoch, process)
         if process.world_size > 1 and isinstance(batch, GridBatch):
-            batch = _own_rows(batch.block, whole([len(x) for x in batch.axes]), process)
+            batch = _own_rows(batch.block, whole_grid([len(x) for x in batch.axes]), process)
         elif process.world_size > 1 and isinstance(batch, PointBatch):
             batch = _own_points(batch, torch.arange(batch.values.shape[1], device=batch.values.device), process)
         self.batch = replace(batch)  # which is not the only batch of other loaders

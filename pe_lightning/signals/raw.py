@@ -99,7 +99,7 @@ class ValueRange:
         info = np.iinfo(np.dtype(dtype))
         return cls(np.dtype(dtype).name, (float(info.min),), (float(info.max),))
 
-    def of(self, signal: int) -> tuple[float, float]:
+    def limits(self, signal: int) -> tuple[float, float]:
         index = 0 if len(self.low) == 1 else signal
         return self.low[index], self.high[index]
 
@@ -111,7 +111,7 @@ class ValueRange:
 
     def to_unit(self, values: AnyArray, signal: int) -> npt.NDArray[np.float32]:
         """Values of one signal of the source as float32 in [0, 1]."""
-        low, high = self.of(signal)
+        low, high = self.limits(signal)
         if low == 0 and values.dtype.itemsize <= 2:  # exact in float32, with half the memory of float64
             result: npt.NDArray[np.float32] = values.astype(np.float32)
             if high != 1:
@@ -126,7 +126,7 @@ class ValueRange:
 
         Integers are rounded and clipped to the source's range; NaN becomes its lowest value. Floating point is not clipped.
         """
-        low, high = self.of(signal)
+        low, high = self.limits(signal)
         dtype = np.dtype(self.dtype)
         scaled: AnyArray = values.astype(np.float64)
         scaled *= high - low

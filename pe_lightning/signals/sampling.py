@@ -52,7 +52,7 @@ class Sampling(ABC):
 
     def split_known(self, grid: Sequence[int], num_signals: int, known: Tensor) -> Split:
         """:meth:`split` without missing samples: ``known``, ``(S, N_1, ..., N_D)``, is false there."""
-        return self.split(grid, num_signals).among(known)
+        return self.split(grid, num_signals).without_missing(known)
 
     def split_rows(self, count: int, num_signals: int) -> PointSplit:
         """Splits ``count`` scattered points, the rows of a table."""
@@ -273,7 +273,7 @@ class FoldSampling(Sampling):
             mask = mask.repeat(size, axis).take(range(n), axis)
         return PointSplit(tuple(grid), torch.from_numpy(np.flatnonzero(~mask))[None])
 
-    def of(self, fold: int) -> FoldSampling:
+    def hold_out(self, fold: int) -> FoldSampling:
         return FoldSampling(self.kind, self.number, fold, self.size, self.seed)
 
     def words(self) -> str:

@@ -26,9 +26,10 @@ from pe_lightning.signals.blocks import (
     known_samples,
     load,
     report_missing,
-    whole,
+    whole_grid,
 )
 from pe_lightning.signals.cache import open_signals
+from pe_lightning.signals.distributed import Process
 from pe_lightning.signals.lattice import find_lattice
 from pe_lightning.signals.loaders import (
     DEFAULT_POINTS,
@@ -41,7 +42,6 @@ from pe_lightning.signals.loaders import (
     PointLoader,
     TrainLoader,
 )
-from pe_lightning.signals.process import Process
 from pe_lightning.signals.raw import RawSignals, ValueRange
 from pe_lightning.signals.sampling import FoldSampling, Sampling
 from pe_lightning.signals.sources.base import Source
@@ -89,7 +89,7 @@ class Signals:
     def read(cls, source: Source, splitting: Splitting) -> Signals:
         sampling, eval_mask = splitting.sampling, splitting.eval_mask
         raw = open_signals(source, splitting.storage)
-        info = SignalInfo.of(raw, source.metric, splitting.samples)
+        info = SignalInfo.from_raw(raw, source.metric, splitting.samples)
         if min(info.grid) < 2:
             raise InputError(f"the signals have {info.grid} samples; at least 2 are needed on each axis")
         is_loaded = splitting.storage.loads(raw)
@@ -132,15 +132,15 @@ class Signals:
         split, values = split_samples(sampling, self.info, self.split.known), self.values
         return replace(self, split=split, eval_mask=eval_mask, loaded=values)
 
-    def one(self, signal: int) -> Signals:
-        return self.of(slice(signal, signal + 1))
+    def select_one(self, signal: int) -> Signals:
+        return self.select(slice(signal, signal + 1))
 
-    def of(self, signals: slice) -> Signals:
+    def select(self, signals: slice) -> Signals:
         """Some of the signals."""
-        low, high = zip(*(self.info.scaling.of(s) for s in range(self.info.num_signals)[signals]), strict=True)
+        low, high = zip(*(self.info.scaling.limits(s) for s in range(self.info.num_signals)[signals]), strict=True)
         info = replace(self.info, names=self.info.names[signals], scaling=ValueRange(self.info.scaling.dtype, low, high))
         noise = None if self.noise is None else self.noise[signals]
-        return replace(self, info=info, split=self.split.of(signals), loaded=self.values[signals], noise=noise)
+        return replace(self, info=info, split=self.split.select(signals), loaded=self.values[signals], noise=noise)
 
     @property
     def streamed(self) -> bool:
@@ -273,7 +273,7 @@ class Signals:
         """The central block of the trained grid of signals in a file, or all of a grid in memory."""
         sizes = self.grid_split().sizes
         if not self.streamed:
-            return self.train_block(whole(sizes))
+            return self.train_block(whole_grid(sizes))
         wide = CENTRAL_BLOCK_SAMPLES.get(len(sizes), 16)
         firsts = [max(0, (n - wide) // 2) for n in sizes]
         return self.train_block(tuple(slice(a, min(a + wide, n)) for a, n in zip(firsts, sizes, strict=True)))
@@ -282,7 +282,7 @@ class Signals:
         """This process's blocks of the trained grid."""
         split, raw = self.grid_split(), self.raw
         if not self.streamed:
-            yield self.train_block(process.rows(whole(split.sizes)))
+            yield self.train_block(process.rows(whole_grid(split.sizes)))
             return
         chunks = [max(1, chunk // step) for chunk, step in zip(raw.chunks, split.stride, strict=True)]
         blocks = file_blocks(split.sizes, chunks, 4 * raw.shape[0] * raw.channels * math.prod(split.stride))
@@ -324,10 +324,10 @@ class Signals:
         """Loader of the whole grid, for validation too: one batch in memory, or this process's blocks of a file."""
         if not self.streamed:
             batch = self.validation_batch if validation else self.evaluation_batch()
-            return GridLoader([whole(self.split.grid)], lambda _: batch)
+            return GridLoader([whole_grid(self.split.grid)], lambda _: batch)
         blocks = blocks_of(self.raw)
         # Lightning needs a batch in every process: one without blocks gets an empty batch
-        own = blocks[process.share(len(blocks))] or [whole([0, *self.split.grid[1:]])]
+        own = blocks[process.share(len(blocks))] or [whole_grid([0, *self.split.grid[1:]])]
         return GridLoader(own, self._evaluation_block)
 
     def _evaluation_block(self, block: Block) -> GridBatch:

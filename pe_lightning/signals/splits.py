@@ -16,7 +16,7 @@ from torch import Tensor
 from typing_extensions import Self
 
 from pe_lightning.errors import InputError
-from pe_lightning.signals.blocks import Block, grid_blocks, shape_of, whole
+from pe_lightning.signals.blocks import Block, grid_blocks, shape_of, whole_grid
 
 EvalMask: TypeAlias = Literal["rest", "odd", "midpoints", "all", "none"]
 """Which samples are scored. Scores of different masks are not comparable.
@@ -78,11 +78,11 @@ class Split(ABC):
 
     def train_mask(self, block: Block | None = None) -> Tensor:
         """Mask of the trained samples."""
-        return self._trained(block or whole(self.grid))
+        return self._trained(block or whole_grid(self.grid))
 
     def test_mask(self, eval_mask: EvalMask, block: Block | None = None) -> Tensor:
         """Mask of the scored samples."""
-        block = block or whole(self.grid)
+        block = block or whole_grid(self.grid)
         scored, index = self._scored(eval_mask, block), (slice(None), *block)
         return scored if self.known is None else scored & self.known[index]
 
@@ -100,7 +100,7 @@ class Split(ABC):
         least = math.prod(self.grid) if self.known is None else int(self.known.flatten(1).sum(1).min())
         return self.num_train == least
 
-    def of(self, signals: slice) -> Self:
+    def select(self, signals: slice) -> Self:
         masks = {"known": self.known, "validation": self.validation}
         own: Any = {name: mask[signals] for name, mask in masks.items() if mask is not None and len(mask) > 1}
         return replace(self, **own)
@@ -118,7 +118,7 @@ class Split(ABC):
     def _without(self, share: float) -> Self:
         raise NotImplementedError
 
-    def among(self, known: Tensor) -> Split:
+    def without_missing(self, known: Tensor) -> Split:
         """The split without missing samples: ``known``, ``(S, N_1, ..., N_D)``, is false there.
 
         Signals that are fitted together are trained on equally many samples: more of a signal are drawn out at random.
@@ -216,8 +216,8 @@ class PointSplit(Split):
         inside = (slice(None), slice(None), *block[1:])
         return mask.view(len(mask), block[0].stop - block[0].start, *self.grid[1:])[inside].contiguous()
 
-    def of(self, signals: slice) -> PointSplit:
-        split = super().of(signals)
+    def select(self, signals: slice) -> PointSplit:
+        split = super().select(signals)
         return split if len(self.index) == 1 else replace(split, index=self.index[signals])
 
     def _without(self, share: float) -> PointSplit:

@@ -12,7 +12,7 @@ from pe_lightning.errors import InputError, refuse
 from pe_lightning.registry import Description
 from pe_lightning.signals.axes import SampleKind
 from pe_lightning.signals.batches import SignalInfo
-from pe_lightning.signals.blocks import whole
+from pe_lightning.signals.blocks import whole_grid
 from pe_lightning.signals.cache import Storage
 from pe_lightning.signals.distributed import rank_zero_info
 from pe_lightning.signals.raw import Decoded, RawSignals, ValueRange
@@ -139,14 +139,14 @@ def trained_scaling(source: Source, raw: RawSignals, split: Split) -> ValueRange
     signals, rows, *rest = raw.shape[:-1]
     low, high, row = np.full(signals, np.inf), np.full(signals, -np.inf), 0
     for signal, block in raw.decoded():
-        mask = split.train_mask((slice(row % rows, row % rows + len(block)), *whole(rest)))
+        mask = split.train_mask((slice(row % rows, row % rows + len(block)), *whole_grid(rest)))
         chosen = block[mask[signal % len(mask)].numpy()]
         low[signal] = min(low[signal], chosen.min(initial=np.inf, where=np.isfinite(chosen)))
         high[signal] = max(high[signal], chosen.max(initial=-np.inf, where=np.isfinite(chosen)))
         row += len(block)
     shared: dict[tuple[float, float], list[int]] = {}
     for signal in range(signals):
-        shared.setdefault(raw.scaling.of(signal), []).append(signal)
+        shared.setdefault(raw.scaling.limits(signal), []).append(signal)
     ranges: dict[tuple[float, float], tuple[float, float]] = {}
     for whole_range, some in shared.items():
         least, most = float(low[some].min()), float(high[some].max())
@@ -157,5 +157,5 @@ def trained_scaling(source: Source, raw: RawSignals, split: Split) -> ValueRange
             )
         is_unit = source.trained_range == "unit" and least >= 0 and most <= 1
         ranges[whole_range] = (0.0, 1.0) if is_unit else (least, most)
-    every = [ranges[raw.scaling.of(signal)] for signal in range(signals if len(raw.scaling.low) > 1 else 1)]
+    every = [ranges[raw.scaling.limits(signal)] for signal in range(signals if len(raw.scaling.low) > 1 else 1)]
     return ValueRange(raw.scaling.dtype, *zip(*every, strict=True))

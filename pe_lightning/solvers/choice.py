@@ -273,8 +273,7 @@ def _grid_space(
         if candidate.per_sample > 1 and channels * math.prod(1 / s for s in spacing) > min(max_weights, MAX_WIDER_WEIGHTS):
             return None
         made = sized(changed(encoders, padded), spacing, samples, channels, max_weights)
-        wide = changed(made, lambda encoder, n: widened(encoder, n, candidate.factor), samples)
-        return tuple(_on_device(wide, device))
+        return tuple(_on_device(_with_width(made, samples, candidate), device))
 
     most = MAX_FEATURES_PER_SAMPLE if open_ones else 1
     start = Candidate(per_sample=most if all(e.drawn for e in open_ones) else 1)
@@ -366,7 +365,7 @@ def choose_points(
             counts = counts.sum(1, keepdim=True)
         space = Space(lambda _: encoders)
         if sigma == "auto":
-            space = Space(partial(_widened, encoders, density), widths=True)
+            space = Space(partial(_with_width, encoders, density), widths=True)
         if int(counts.min()) < MIN_HELD_OUT_POINTS:
             if strength is None:
                 used = f"ridge: auto uses the relative ridge {FALLBACK_POINT_RIDGE}"
@@ -391,7 +390,7 @@ def choose_points(
     return Choice(chosen, made, rule, curve, search.factors, best, tuple(search.tried))
 
 
-def _widened(encoders: Sequence[Encoder], samples: Sequence[float], candidate: Candidate) -> tuple[Encoder, ...]:
+def _with_width(encoders: Sequence[Encoder], samples: Sequence[float], candidate: Candidate) -> tuple[Encoder, ...]:
     return tuple(changed(encoders, lambda encoder, n: widened(encoder, n, candidate.factor), samples))
 
 

@@ -36,7 +36,7 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from pe_lightning.encoders import Encoder, EncoderLike
 from pe_lightning.encoders.configured import changed
-from pe_lightning.encoders.resolution import squeezed, without_parameters
+from pe_lightning.encoders.resolution import leading_features, without_parameters
 from pe_lightning.errors import InputError
 from pe_lightning.linalg import factor_axes, full_precision, mode_products
 from pe_lightning.linalg.threads import threads_for_values
@@ -337,7 +337,8 @@ def _thinned(
         )
     ratios = [stride * ratio for stride, ratio in zip(grid.strides, grid.enlarged, strict=True)]
     near = [(x / ratio).to(values.device) for x, ratio in zip(grid.coords, ratios, strict=True)]
-    samples, flat = MaskedGrid(changed(encoders, squeezed, ratios), near), grid.values.flatten(0, 1).flatten(2).double()
+    samples = MaskedGrid(changed(encoders, leading_features, ratios), near)
+    flat = grid.values.flatten(0, 1).flatten(2).double()
     fitted, weight = grid.fitted.flatten()[None] > 0, grid.weight.flatten()[None]
     return ValidationProblem(samples, flat, fitted, weight, grid.strides, center)
 
@@ -361,7 +362,7 @@ class _Parts:
         if small is not None:
             values, where, ratios = small
             near = [x / ratio for x, ratio in zip(where["axes"], ratios, strict=True)]
-            encoders = changed(encoders, squeezed, ratios)
+            encoders = changed(encoders, leading_features, ratios)
             samples, points, _ = point_samples(values, encoders, **{**where, "axes": near}, distributed=False)
         self.samples, coords = samples, samples.coordinates()
         self.drawn = held_out.draw_fractions(coords.unbind(-1)).expand(len(points), -1)

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal, TypeVar
 import torch
 from lightning.pytorch import Callback, LightningDataModule, LightningModule, Trainer
 from lightning.pytorch.trainer.states import TrainerFn
+from lightning.pytorch.utilities.compile import to_uncompiled
 from lightning.pytorch.utilities.types import LRSchedulerTypeUnion, OptimizerLRScheduler
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
@@ -19,7 +20,6 @@ from pe_lightning.evaluation import metrics
 from pe_lightning.evaluation.scores import held_out_psnr
 from pe_lightning.registry import Registry
 from pe_lightning.results.checkpoint_files import VERSION_KEY, refuse_other_version
-from pe_lightning.training.compilation import WRAPPER, refuse_compiled
 from pe_lightning.training.datamodule import SignalDataModule
 from pe_lightning.training.optimization import (
     check_optimizer_covers,
@@ -41,6 +41,8 @@ models: Registry[nn.Module] = Registry(
 """The names that ``--model`` and ``model:`` accept: LightningModules, and networks for
 :class:`~pe_lightning.training.NetworkModule`."""
 
+WRAPPER = "_orig_mod."
+"""Part of the names of parameters in a module that :func:`torch.compile` wraps."""
 D = TypeVar("D")
 
 
@@ -310,3 +312,19 @@ def _current(value: Any) -> Any:
     if isinstance(value, list):
         return [_current(entry) for entry in value]
     return {k: v for k, v in value.items() if (k, v) != ("per_feature", False)} if isinstance(value, Mapping) else value
+
+
+def refuse_compiled(module: LightningModule) -> None:
+    """Refuses a module, or a part of it, that is wrapped by :func:`torch.compile`, and unwraps the module.
+
+    A compiled LightningModule is compiled again in every step, as its steps depend on their number; a compiled part has
+    other names of parameters, and is called by other methods than the compiled one.
+    """
+    try:
+        to_uncompiled(module)  # Lightning has replaced its steps
+    except ValueError:  # raised by Lightning for a module that is not compiled
+        if not any(WRAPPER in name for name, _ in module.named_parameters()):
+            return
+    name = type(module).__name__
+    option = f"; {name}(..., compile=True) compiles the function that is trained" if "compile" in module.hparams else ""
+    raise InputError(f"torch.compile does not speed up {name} or a part of it under a Trainer: pass them without it{option}")

@@ -1,4 +1,4 @@
-"""The option ``compile``: :func:`torch.compile` of the errors of a training step, and what is refused in its place."""
+"""The option ``compile``: :func:`torch.compile` of the errors of a training step."""
 
 from __future__ import annotations
 
@@ -9,15 +9,10 @@ from types import FunctionType
 from typing import Protocol
 
 import torch
-from lightning.pytorch import LightningModule
-from lightning.pytorch.utilities.compile import to_uncompiled
 from torch import Tensor
 
 from pe_lightning.errors import InputError, paragraph
 from pe_lightning.signals.batches import GridBatch, PointBatch
-
-WRAPPER = "_orig_mod."
-"""Part of the names of parameters in a module that :func:`torch.compile` wraps."""
 
 
 class Errors(Protocol):
@@ -79,19 +74,3 @@ def _explained(reason: str) -> Iterator[None]:
             raise
         text = paragraph(str(error).partition("Set TORCHDYNAMO_VERBOSE")[0], 500).rstrip(". ")
         raise InputError(f"compile: {reason} ({text}); fix that, or leave out --model.compile") from error
-
-
-def refuse_compiled(module: LightningModule) -> None:
-    """Refuses a module, or a part of it, that is wrapped by :func:`torch.compile`, and unwraps the module.
-
-    A compiled LightningModule is compiled again in every step, as its steps depend on their number; a compiled part has
-    other names of parameters, and is called by other methods than the compiled one.
-    """
-    try:
-        to_uncompiled(module)  # Lightning has replaced its steps
-    except ValueError:  # raised by Lightning for a module that is not compiled
-        if not any(WRAPPER in name for name, _ in module.named_parameters()):
-            return
-    name = type(module).__name__
-    option = f"; {name}(..., compile=True) compiles the function that is trained" if "compile" in module.hparams else ""
-    raise InputError(f"torch.compile does not speed up {name} or a part of it under a Trainer: pass them without it{option}")

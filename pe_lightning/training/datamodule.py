@@ -25,10 +25,9 @@ from pe_lightning.signals.axes import SampleKind
 from pe_lightning.signals.batches import GridBatch, PointBatch, SignalInfo, to_device
 from pe_lightning.signals.blocks import grid_axes, grid_blocks
 from pe_lightning.signals.cache import Storage
-from pe_lightning.signals.distributed import SIGNALS_STRATEGY
+from pe_lightning.signals.distributed import SIGNALS_STRATEGY, Process, run_seed
 from pe_lightning.signals.files import free_bytes
 from pe_lightning.signals.loaders import Batching, GridLoader, TrainLoader
-from pe_lightning.signals.process import Process, run_seed
 from pe_lightning.signals.raw import ValueRange
 from pe_lightning.signals.sampling import FoldsLike, Sampling
 from pe_lightning.signals.sources.base import Source, sources
@@ -192,7 +191,7 @@ class SignalDataModule(LightningDataModule):
         fitting = trainer is not None and trainer.state.fn == TrainerFn.FITTING
         if trainer is None or not fitting or getattr(trainer.strategy, "strategy_name", None) != SIGNALS_STRATEGY:
             return self.signals, self.process
-        return self.signals.of(self.process.share(self.info.num_signals)), Process()
+        return self.signals.select(self.process.share(self.info.num_signals)), Process()
 
     @property
     def info(self) -> SignalInfo:

@@ -85,7 +85,7 @@ class EstimatorModule(FunctionModule):
     def on_fit_start(self) -> None:
         train, strategy, info = signals_of(self).signals, self.trainer.strategy, self.require_info()
         if isinstance(strategy, SignalsStrategy):
-            train = train.of(strategy.share_of(info.num_signals))
+            train = train.select(strategy.share_of(info.num_signals))
             self.scorer = SignalScores(info.metric, info.num_signals, strategy).to(self.device)
         values, dtype = train.loaded, self.placeholder.dtype
         if values is not None and values.dtype != dtype:  # with precision 64-true

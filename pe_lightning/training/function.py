@@ -10,20 +10,22 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 import torch
-from lightning.pytorch import Callback
+from lightning.pytorch import Callback, Trainer
+from lightning.pytorch.trainer.states import TrainerFn
 from torch import Tensor
 from typing_extensions import Self
 
 from pe_lightning.encodings.base import check_points
-from pe_lightning.errors import InputError
+from pe_lightning.errors import InputError, show_metric, show_protocol
 from pe_lightning.estimators.base import POINTS_AT_ONCE
+from pe_lightning.evaluation import metrics
 from pe_lightning.linalg import full_precision
 from pe_lightning.signals.batches import GridBatch, PointBatch, SignalInfo
+from pe_lightning.signals.distributed import rank_zero_info
 from pe_lightning.signals.split_signals import Signals
 from pe_lightning.solvers.report import FitReport
 from pe_lightning.training.base import TrainedModule, datamodule_of, signals_of, trainer_of
 from pe_lightning.training.datamodule import OutputGrid, SignalDataModule
-from pe_lightning.training.final_score import FinalScore
 from pe_lightning.training.sharding import SignalScores
 
 SIGNALS_KEY = "pe_lightning/signals"
@@ -266,3 +268,45 @@ class FunctionModule(TrainedModule):
         solution = checkpoint[SOLUTION_KEY]
         self.solution = None if solution is None else FitReport(**solution)
         self.fold_scores = checkpoint.get(FOLDS_KEY, {})
+
+
+class FinalScore(Callback):
+    """Scores the final weights: a fit that ends within an epoch, or has no steps, has no validation then.
+
+    Args:
+        logs: Whether loggers get the score; ``False`` where a test follows.
+    """
+
+    def __init__(self, logs: bool = True) -> None:
+        self.logs = logs
+        self._validated: int | None = None
+
+    def on_validation_end(self, trainer: Trainer, pl_module: Any) -> None:
+        if trainer.state.fn == TrainerFn.FITTING and not trainer.sanity_checking:
+            self._validated = trainer.global_step
+
+    def on_fit_end(self, trainer: Trainer, pl_module: Any) -> None:
+        pl_module.gather()
+        validated, self._validated = self._validated, None
+        bar, data = trainer.progress_bar_callback, datamodule_of(trainer, SignalDataModule)
+        # without a progress bar fits are silent; a bar that declares `prints_scores` has a table after it
+        prints = bar is not None and not getattr(bar, "prints_scores", False)
+        logs = self.logs and bool(trainer.limit_val_batches and trainer.loggers) and validated != trainer.global_step
+        if not (prints or logs) or data is None or not trainer.is_global_zero:
+            return
+        if data.signals.streamed or not data.signals.scores_validation:
+            return
+        count, name = data.info.num_signals, pl_module.metric_name
+        with torch.no_grad():
+            batch = data.transfer_batch_to_device(data.signals.validation_batch, pl_module.device, 0)
+            metric = metrics.create(name, count, sync_on_compute=False).to(pl_module.device)
+            metric.update(pl_module.predicted(batch), batch.values, batch.mask)
+            score = float(metric.per_signal().mean())
+        if prints:
+            over = f"; mean over {count} signals" if count > 1 else ""
+            value = f"{score:.2f} {metric.unit}".rstrip()
+            rank_zero_info(f"held-out {show_metric(name)}: {value}, {show_protocol(data.signals.eval_mask)}{over}")
+        if logs:
+            for logger in trainer.loggers:
+                logger.log_metrics({pl_module.monitor: score, "epoch": trainer.current_epoch}, step=trainer.global_step)
+                logger.save()

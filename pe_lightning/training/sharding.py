@@ -23,8 +23,7 @@ from pe_lightning.evaluation.metrics import create
 from pe_lightning.evaluation.scores import psnr
 from pe_lightning.networks import VmapEnsemble
 from pe_lightning.signals.batches import GridBatch, PointBatch
-from pe_lightning.signals.distributed import SIGNALS_STRATEGY
-from pe_lightning.signals.process import Process
+from pe_lightning.signals.distributed import SIGNALS_STRATEGY, Process
 
 
 class SignalsStrategy(DDPStrategy):

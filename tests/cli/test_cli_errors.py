@@ -105,6 +105,11 @@ def test_options(capsys, arguments, words):
         (["fit", "samples://astronaut", "--lr", "0.1"], ["--model.optimizer.lr"]),
         (["fit", "samples://astronaut", "--seed", "1"], ["type --seed_everything 0"]),
         (["fit", "samples://astronaut", "--out", "a"], ["type --trainer.default_root_dir FOLDER"]),
+        (["fit", "--model", "PatchRegression"], ["PatchRegression is no --model any more", "datasets/make_priors.py"]),
+        (
+            ["fit", "--model", "pe_fill.networks.patches.PatchRegression", "--data", "ImageDataModule"],
+            ["pe_fill.networks.patches is gone", "datasets/make_priors.py"],
+        ),
         (["test"], ["test needs a checkpoint", "--ckpt_path"]),
         (["--encoders"], ["unknown verb '--encoders'", "'encoders'"]),
         (["my.jpg"], ["'my.jpg' is not a verb", "pe-lightning fit my.jpg"]),

@@ -11,7 +11,7 @@ import pe_lightning
 from pe_lightning.encoders import local
 from pe_lightning.estimators import LinearRidge
 from pe_lightning.signals import Signals, grid_axes
-from pe_lightning.signals.process import Process
+from pe_lightning.signals.distributed import Process
 from pe_lightning.signals.split_signals import read_signals
 from pe_lightning.solvers import solve_grid
 from pe_lightning.training import ComplexLinear, ImageDataModule

@@ -96,7 +96,7 @@ def test_standard_deviations_beside_a_prediction(tmp_path, monkeypatch, capsys):
     assert main(["predict", "--ckpt_path", checkpoint, "--scale", "2", "--output_std", "true"]) == 0
     found = np.load(run / "predict/32x36/a_std.npy")[..., 0]
     model = pe_lightning.load(checkpoint)
-    low, high = model.info.scaling.of(0)
+    low, high = model.info.scaling.limits(0)
     coords = torch.cartesian_prod(torch.arange(32) / 32, torch.arange(36) / 36)
     np.testing.assert_allclose(found.ravel(), (high - low) * model.std(coords)[:, 0].numpy(), rtol=1e-4)
     assert (found[::4, ::4] == 0).all()

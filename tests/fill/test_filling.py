@@ -93,7 +93,7 @@ def test_the_score_is_that_of_all_folds() -> None:
     features, flat = np.kron(hats(9), hats(10)), values[0].flatten(0, 1).double().numpy()
     known, squared, count = np.isfinite(flat).all(1), 0.0, 0
     for fold in range(3):
-        out = (~folds.of(fold).split((9, 10), 1).train_mask()).flatten().numpy()
+        out = (~folds.hold_out(fold).split((9, 10), 1).train_mask()).flatten().numpy()
         weights = np.linalg.lstsq(features[known & ~out], flat[known & ~out], rcond=None)[0]
         squared += np.square(features @ weights - flat)[known & out].sum()
         count += 2 * (known & out).sum()

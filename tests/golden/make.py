@@ -109,7 +109,7 @@ def predictions(module: LightningModule) -> list[torch.Tensor]:
         axes = module.require_info().num_axes
         points = torch.rand(5, axes, generator=torch.Generator().manual_seed(1))
         grid = [torch.arange(n) / n for n in (5, 4, 3)[:axes]]
-        low, high = module.require_info().scaling.of(0)  # in the units of the source
+        low, high = module.require_info().scaling.limits(0)  # in the units of the source
         values = [module(points), module.predict_grid(grid)]
         deviations = [module.std(points)] if module.has_std else []
         return [*(low + (high - low) * found for found in values), *((high - low) * found for found in deviations)]

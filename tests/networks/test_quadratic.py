@@ -14,8 +14,8 @@ from pe_lightning.networks import complex_ensemble
 from pe_lightning.networks import quadratic as quadratic_module
 from pe_lightning.networks.quadratic import QuadraticErrors
 from pe_lightning.signals import Batching, GridBatch
+from pe_lightning.signals.distributed import Process
 from pe_lightning.signals.loaders import FullLoader
-from pe_lightning.signals.process import Process
 from pe_lightning.signals.sampling import RandomSampling
 from pe_lightning.training import ComplexLinear, TensorDataModule
 

@@ -98,7 +98,7 @@ def test_of_many_signals_one_file_holds_all_and_the_first_have_files(
             compared = {"truth", "reconstruction", "interpolation"} | ({"trained", "range"} if len(grid) == 1 else set())
             assert set(one) == set(same) == compared
             assert all(np.array_equal(one[name][()], same[name][()]) for name in one)
-            assert len(grid) > 1 or tuple(one["range"]) == info.scaling.of(index)
+            assert len(grid) > 1 or tuple(one["range"]) == info.scaling.limits(index)
             attributes = [{key: list(np.ravel(value)) for key, value in each.attrs.items()} for each in (one, same)]
             assert attributes[0] == attributes[1]
     with h5py.File(tmp_path / "all/reconstructions.h5") as file:

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from pe_lightning.errors import InputError
-from pe_lightning.signals.blocks import file_blocks, grid_blocks, load, shape_of, whole
+from pe_lightning.signals.blocks import file_blocks, grid_blocks, load, shape_of, whole_grid
 from pe_lightning.signals.raw import RawSignals, ValueRange
 
 
@@ -24,7 +24,7 @@ def test_blocks_cover_the_grid_once_and_in_order(grid, size):
     assert (seen == 1).all()
     firsts = [tuple(part.start for part in block) for block in blocks]
     assert firsts == sorted(firsts)
-    assert list(grid_blocks(grid, grid)) == [whole(grid)]
+    assert list(grid_blocks(grid, grid)) == [whole_grid(grid)]
 
 
 def raw_of(values: np.ndarray, scaling: ValueRange, array=None) -> RawSignals:
@@ -47,7 +47,7 @@ def test_blocks_of_a_file_are_those_of_what_is_loaded(dtype, scaling):
     whole = load(raw)
     assert whole.dtype == torch.float32
     for signal in range(2):
-        low, high = scaling.of(signal)
+        low, high = scaling.limits(signal)
         np.testing.assert_allclose(whole[signal], (array[signal].astype(float) - low) / (high - low), rtol=1e-6)
     raw = pickle.loads(pickle.dumps(raw))
     block = (slice(2, 6), slice(1, 4))

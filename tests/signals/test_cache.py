@@ -100,7 +100,7 @@ def test_the_description_is_kept_exactly_and_any_tool_reads_it(cache):
         "unit": True,
         "rate": 29.97002997002997,
         "media": "video",
-        "axes": (Axis("time", 0.1, 1e9 / 3, 20, time=True), Axis.of("x", np.arange(7) ** 1.5)),
+        "axes": (Axis("time", 0.1, 1e9 / 3, 20, time=True), Axis.from_values("x", np.arange(7) ** 1.5)),
         "note": 100_000 * "é",
     }
     cache.store(KEY, Counting(**told))

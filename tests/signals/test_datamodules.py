@@ -16,7 +16,7 @@ from PIL import Image
 import pe_lightning.signals
 from pe_lightning.errors import InputError
 from pe_lightning.signals import Batching, GridSampling, RandomSampling, SignalInfo, Source, Storage, grid_axes
-from pe_lightning.signals.process import Process
+from pe_lightning.signals.distributed import Process
 from pe_lightning.signals.raw import RawSignals, ValueRange
 from pe_lightning.training import ComplexLinear, ImageDataModule, SignalDataModule, TensorDataModule, VideoDataModule
 from pe_lightning.training.datamodule import OutputGrid

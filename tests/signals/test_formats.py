@@ -23,7 +23,7 @@ def test_the_samples_of_a_file(tmp_path: Path, name: str) -> None:
     np.testing.assert_array_equal(stored(raw), values)
     for signal, (in_unit, expected) in enumerate(zip(unit(raw), values, strict=True)):
         assert 0 <= in_unit.min() < in_unit.max() <= 1
-        low, high = raw.scaling.of(signal)
+        low, high = raw.scaling.limits(signal)
         np.testing.assert_allclose(raw.scaling.restore(in_unit, signal), expected, rtol=0, atol=1e-6 * (high - low))
 
 

@@ -13,8 +13,8 @@ from lightning.pytorch.plugins.precision import DoublePrecision
 from pe_lightning.errors import InputError
 from pe_lightning.signals import Axis, Batching, GridBatch, GridSampling, RandomSampling, Signals, Source, Storage
 from pe_lightning.signals import loaders as loaders_module
+from pe_lightning.signals.distributed import Process
 from pe_lightning.signals.loaders import FilePointLoader
-from pe_lightning.signals.process import Process
 from pe_lightning.signals.raw import RawSignals, ValueRange
 from pe_lightning.signals.sources.tensor import TensorSource
 from pe_lightning.signals.splitting import Splitting
@@ -255,7 +255,7 @@ def test_options_that_do_not_suit_the_signals():
 
 
 def test_points_of_a_file_have_the_coordinates_of_uneven_axes():
-    axes = (Axis.of("x", np.arange(6.0) ** 2), Axis.of("y", np.arange(5.0)))
+    axes = (Axis.from_values("x", np.arange(6.0) ** 2), Axis.from_values("y", np.arange(5.0)))
     source = TensorSource(torch.rand(1, 6, 5, 1), axes=axes)
     found = []
     for kept in (True, False):

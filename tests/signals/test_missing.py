@@ -97,7 +97,7 @@ def test_what_is_printed_and_what_is_refused(caplog: pytest.LogCaptureFixture) -
 
 def test_folds_are_disjoint_and_together_everything() -> None:
     for folds in (FoldSampling(), FoldSampling("blocks", size=3, seed=4), FoldSampling("blocks", number=3)):
-        held_out = [~folds.of(fold).split((10, 13), 1).train_mask()[0] for fold in range(folds.number)]
+        held_out = [~folds.hold_out(fold).split((10, 13), 1).train_mask()[0] for fold in range(folds.number)]
         assert torch.stack(held_out).sum(0).equal(torch.ones(10, 13, dtype=torch.int64))
         assert max(map(torch.sum, held_out)) <= 3 * min(map(torch.sum, held_out))
     blocks = ~FoldSampling("blocks", size=[5, 13], number=2).split((10, 13), 1).train_mask()[0]

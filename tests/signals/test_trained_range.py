@@ -95,7 +95,7 @@ def test_values_within_the_unit_range_and_given_ranges_stay(tmp_path: Path) -> N
     assert (given.info.scaling.low, given.info.scaling.high) == ((0,), (100,))
     unit = VALUES / 100
     unit[0, 1, 1] = 7
-    assert picture(tmp_path / "c", unit).info.scaling.of(0) == (0, 1)  # trained values are within it
+    assert picture(tmp_path / "c", unit).info.scaling.limits(0) == (0, 1)  # trained values are within it
 
 
 def test_a_checkpoint_is_scored_in_its_own_scaling(tmp_path: Path, make_trainer: Any) -> None:

@@ -14,7 +14,7 @@ from lightning.pytorch.loggers.logger import DummyLogger
 
 from pe_lightning.signals import Batching
 from pe_lightning.training import ComplexLinear, TensorDataModule
-from pe_lightning.training.final_score import FinalScore
+from pe_lightning.training.function import FinalScore
 
 
 class Rows(DummyLogger):

@@ -85,7 +85,7 @@ class Declared:
             low, high = ([round((limit - offset) / scale, 6) for limit in limits] for limits in (low, high))
             low, high = (low, high) if scale > 0 else (high, low)
         values = tuple(dict.fromkeys(numbers(*FILL_ATTRIBUTES)))
-        return cls(values, low[0] if low else -np.inf, high[0] if high else np.inf, unsigned).of(dtype)
+        return cls(values, low[0] if low else -np.inf, high[0] if high else np.inf, unsigned).representable(dtype)
 
     @classmethod
     def by_tag(cls, text: object, dtype: np.dtype[Any], label: str) -> Declared:
@@ -94,9 +94,9 @@ class Declared:
         number = exact_number(written)
         if number is None and written.lower().lstrip("+-") not in ("", "nan", "inf"):
             rank_zero_info(f"{label} declares the missing value {written!r}, which is no number: nothing is missing by it")
-        return cls(() if number is None else (number,)).of(dtype)
+        return cls(() if number is None else (number,)).representable(dtype)
 
-    def of(self, dtype: np.dtype[Any]) -> Declared:
+    def representable(self, dtype: np.dtype[Any]) -> Declared:
         """Without values that a dtype cannot represent."""
         some = np.zeros(1, self.real(dtype))
         if some.dtype.kind == "f":
@@ -112,7 +112,7 @@ class Declared:
 
     def plus(self, numbers: Sequence[float], dtype: np.dtype[Any]) -> Declared:
         """With further values of missing samples."""
-        return replace(self, values=tuple(dict.fromkeys([*self.values, *numbers]))).of(dtype)
+        return replace(self, values=tuple(dict.fromkeys([*self.values, *numbers]))).representable(dtype)
 
     @property
     def is_empty(self) -> bool:

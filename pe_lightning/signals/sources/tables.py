@@ -82,7 +82,7 @@ def read_tables(
         values,
         names=distinct_names(names),
         scaling=join_scalings(scalings, notify=False),
-        axes=() if along is None else (Axis.of(tables[0].names[place] or str(place), along[:rows]),),
+        axes=() if along is None else (Axis.from_values(tables[0].names[place] or str(place), along[:rows]),),
     )
 
 

@@ -91,7 +91,7 @@ def _as_values(
     numbers, missing_samples = np.ma.getdata(values), _missing(missing, np.ma.getdata(values))
     marked = np.ma.getmaskarray(values) | missing_samples[..., None]
     known = numbers[np.isfinite(numbers) & ~marked]
-    low, high = scaling.of(0)
+    low, high = scaling.limits(0)
     if known.size and (known.min() < low or known.max() > high):
         held = f"values from {known.min():g} to {known.max():g}"
         raise InputError(

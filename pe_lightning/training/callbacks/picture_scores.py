@@ -76,7 +76,7 @@ class PictureScores:
                 raise InputError(f"RunRecorder: {name} cannot score pictures of {size}: {error}") from error
         self._accepted = shape
 
-    def of(self, tested: tuple[Array, Array] | None, num_signals: int) -> dict[str, Any]:
+    def score(self, tested: tuple[Array, Array] | None, num_signals: int) -> dict[str, Any]:
         """The scores as plain values, or why there are none, from prediction and truth ``(S, *grid, C)`` in memory."""
         found = summary(*_per_picture(picture_ssim, "test/ssim", tested, num_signals, smallest=SSIM_MARGIN + 1))
         for name, metric in self.metrics.items():

@@ -147,6 +147,6 @@ def score(module: Describes, described: Mapping[str, Any]) -> dict[str, Any]:
 def rmse_in_units(scores: Mapping[str, Tensor], info: SignalInfo) -> dict[str, Any]:
     """The root mean squared error of held-out samples in the units of the source, as plain values."""
     psnr = scores["test/psnr"].double()
-    ranges = [info.scaling.of(signal) for signal in range(info.num_signals)]
+    ranges = [info.scaling.limits(signal) for signal in range(info.num_signals)]
     extents = torch.tensor([high - low for low, high in ranges], dtype=torch.float64)
     return summary(extents * 10 ** (-psnr / 20), "test/rmse", "nothing is held out (protocol none)")

@@ -57,7 +57,7 @@ class TestResults:
         at_points = tested is not None and isinstance(tested[1], PointBatch)
         if "grid" in described:
             on_grid = None if tested is None or at_points else (tested[0], tested[1].values.float().numpy())
-            scores |= of_pictures.of(on_grid, described["num_signals"])
+            scores |= of_pictures.score(on_grid, described["num_signals"])
         if at_points and "test/psnr" in self.module.scores:
             scores |= rmse_in_units(self.module.scores, self.module.info)
         return scores

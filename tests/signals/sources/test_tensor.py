@@ -88,7 +88,7 @@ def test_a_range_and_missing_samples_are_as_of_files(dtype):
         unit(raw),
     )
     stored = {"float64": "float32"}.get(dtype, dtype)
-    assert (raw.scaling.dtype, raw.scaling.of(0)) == (stored, (0, 250))
+    assert (raw.scaling.dtype, raw.scaling.limits(0)) == (stored, (0, 250))
     rows = TensorSource(array, missing=LOST[0], value_range=[-50, 250]).read()
     assert np.isnan(unit(rows)).sum() == 2 * 5 * 3
     assert np.nanmin(unit(rows)) >= 50 / 300

@@ -63,7 +63,7 @@ def test_the_cache_has_the_scores_and_the_best_prediction_for_later_runs(compute
         ({"values": VALUES.flip(1)}, "psnr", "fast"),
         ({"sampling": {"name": "random", "seed": 1}}, "psnr", "fast"),
         ({"eval_mask": "all"}, "psnr", "fast"),
-        ({"axes": [Axis.of("t", np.arange(12.0) ** 1.5), Axis.of("x", np.arange(9.0))]}, "psnr", "fast"),
+        ({"axes": [Axis.from_values("t", np.arange(12.0) ** 1.5), Axis.from_values("x", np.arange(9.0))]}, "psnr", "fast"),
         ({}, "snr", "fast"),
         ({}, "psnr", "all"),
         ({"storage": Storage(cache="off")}, "psnr", "fast"),

@@ -62,17 +62,18 @@ def test_pictures_without_a_score_say_why() -> None:
     scores = PictureScores([UniversalImageQualityIndex()])
     assert scores.keys == ["test/ssim", "test/UniversalImageQualityIndex"]
     prediction[1, 2, 3] = np.inf
-    found = scores.of((prediction, truth), 2)
+    found = scores.score((prediction, truth), 2)
     for key in scores.keys:
         assert found[key] is None
         assert found[f"{key}_reason"] == "a prediction is not finite"
         assert [value is None for value in found[f"{key}_per_signal"]] == [False, True]
-    small = PictureScores().of((truth[:, :5, :5], truth[:, :5, :5]), 2)
+    small = PictureScores().score((truth[:, :5, :5], truth[:, :5, :5]), 2)
     assert "at least 6 x 6" in small["test/ssim_reason"]
     truth[0, 0, 0] = np.nan
-    assert "missing samples" in scores.of((truth, truth), 2)["test/ssim_reason"]
-    assert "in memory" in scores.of(None, 2)["test/ssim_reason"]
-    failed = PictureScores([OneGrey()]).of((np.zeros((1, 9, 9, 3), np.float32),) * 2, 1)  # must not end a fit that succeeded
+    assert "missing samples" in scores.score((truth, truth), 2)["test/ssim_reason"]
+    assert "in memory" in scores.score(None, 2)["test/ssim_reason"]
+    black = np.zeros((1, 9, 9, 3), np.float32)
+    failed = PictureScores([OneGrey()]).score((black, black), 1)  # must not end a fit that succeeded
     assert (failed["test/ssim"], failed["test/OneGrey"]) == (1, None)
     assert "grey pictures only" in failed["test/OneGrey_reason"]
 
