@@ -117,20 +117,22 @@ def children_seconds() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def run_python(arguments: Sequence[str], folder: Path, **environment: str) -> tuple[str, float, float]:
-    """What a Python process prints in a folder, and its wall and processor seconds."""
+def run_python(
+    arguments: Sequence[str], folder: Path, allowed: Sequence[int] = (0,), **environment: str
+) -> tuple[str, float, float]:
+    """What a Python process prints in a folder, and its wall and processor seconds; ends with another status than allowed."""
     command = [sys.executable, *arguments]
     before, began = children_seconds(), time.perf_counter()
     environment = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode:
+    if done.returncode not in allowed:
         sys.exit(f"{shlex.join(command)}\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
     return done.stdout, time.perf_counter() - began, children_seconds() - before
 
 
-def run(*arguments: str, folder: Path, **environment: str) -> tuple[str, float, float]:
+def run(*arguments: str, folder: Path, allowed: Sequence[int] = (0,), **environment: str) -> tuple[str, float, float]:
     """What ``pe-lightning`` prints in a folder, and its wall and processor seconds."""
-    return run_python(["-m", "pe_lightning", *arguments], folder, **environment)
+    return run_python(["-m", "pe_lightning", *arguments], folder, allowed, **environment)
 
 
 # -- pictures ---------------------------------------------------------------------------------------------------------
