@@ -120,7 +120,7 @@ def children_seconds() -> float:
 def run_python(
     arguments: Sequence[str], folder: Path, allowed: Sequence[int] = (0,), **environment: str
 ) -> tuple[str, float, float]:
-    """What a Python process prints in a folder, and its wall and processor seconds; ends with another status than allowed."""
+    """What a Python process prints in a folder, and its wall and processor seconds; other statuses end this one."""
     command = [sys.executable, *arguments]
     before, began = children_seconds(), time.perf_counter()
     environment = {**os.environ, "PYTHONPATH": str(ROOT), **environment}

@@ -216,15 +216,11 @@ def _study(name: str, part: str, repeats: int, *against: str) -> Values:
     run("sweep", *words, "--out", str(out), folder=ROOT, allowed=(0, 1), OMP_NUM_THREADS="1")
     by = ("method", "num_params") if part == "minute" else ("method",)
     cells = json.loads((out / "sweep.json").read_text())["cells"]
-    for cell in cells:
-        if cell["status"] != "done":
-            print(", ".join(cell["settings"].values()), cell["status"], cell["error"], sep=": ")
+    done = [cell for cell in cells if cell["status"] == "done"]
+    for cell in [cell for cell in cells if cell not in done]:
+        print(", ".join(cell["settings"].values()), cell["status"], cell["error"], sep=": ")
     # the theory is of linear layers
-    linear = [
-        str(out / cell["run_dir"])
-        for cell in cells
-        if cell["run_dir"] and cell["settings"]["method"].endswith((" exact", " complex"))
-    ]
+    linear = [str(out / cell["run_dir"]) for cell in done if cell["settings"]["method"].endswith((" exact", " complex"))]
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         for report, paths, keys in (("all", [str(out)], ["fit_seconds"]), ("linear", linear, list(against))):
