@@ -10,9 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pe_fill.formats.editable import EditableFile
+from pe_fill.formats.editable import EditableFile, read_original
 from pe_fill.formats.in_memory import AnyMask, edit_memory
-from pe_fill.formats.original import read_original
 from pe_fill.formats.point_axes import Limit, periods_of_grid
 from pe_fill.members.seasonal import SEASONAL
 from pe_fill.members.table import MEMBERS, REMOVED

@@ -32,7 +32,7 @@ from scipy.fft import next_fast_len
 from torch import Tensor
 from torch.nn import functional as F
 
-from pe_fill.adaptive.weighted_rows import weighted_rows
+from pe_fill.adaptive.grid import weighted_rows
 
 DEGREES = (1, 3, 5, 7, 9, 13, 17, 25)
 """Degrees of the splines."""

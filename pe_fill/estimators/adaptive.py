@@ -15,9 +15,9 @@ from torch import Tensor
 from pe_fill.adaptive.bank import AnisotropicKernels
 from pe_fill.adaptive.grid import RIDGES, AdaptiveGrid
 from pe_fill.adaptive.line import AdaptiveLine, spline_predictable_axes
+from pe_fill.adaptive.linear_spread import uncertainty_of_grid
 from pe_fill.adaptive.points import NOISE_RIDGES, RIDGE, AdaptivePoints
 from pe_fill.adaptive.prior_weight import MixedGrid, SignalField, held_out_weight
-from pe_fill.adaptive.uncertainty import uncertainty_of_grid
 from pe_fill.estimators.priors import NO_PRIOR, prior_of, read_prior
 from pe_fill.estimators.samples import SampledField, TrainedSamples, described_encoder
 from pe_fill.kriging.matern import Matern, learn_matern

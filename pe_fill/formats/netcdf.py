@@ -13,7 +13,7 @@ import numpy as np
 
 from pe_fill.formats.editable import EditableFile, valid_values
 from pe_fill.formats.labelled import axes_among, is_classic, open_labelled, stacked
-from pe_lightning.errors import InputError, require
+from pe_lightning.errors import require
 from pe_lightning.signals.distributed import rank_zero_info
 from pe_lightning.signals.files import user_path
 from pe_lightning.signals.raw import AnyArray
@@ -68,17 +68,13 @@ def original_of(array: Any, dims: Sequence[str] | None) -> EditableFile:
     """A ``DataArray`` as signals to fill."""
     values, axes, names = stacked(array, dims)
     signals = values[..., None]
-    return EditableFile(names, signals, ~np.isfinite(signals), (), _no_file, axes=axes)
+    return EditableFile(names, signals, ~np.isfinite(signals), axes=axes)
 
 
 def refilled(array: Any, dims: Sequence[str] | None, stack: AnyArray) -> Any:
     """A copy of a ``DataArray`` with the values of signals ``(S, N_1, ..., N_D, 1)``, in their dtype."""
     moved = array.transpose(..., *axes_among(array, dims))
     return moved.copy(data=stack[..., 0].reshape(moved.shape)).transpose(*array.dims)
-
-
-def _no_file(path: Any, values: AnyArray) -> None:
-    raise InputError("a filled DataArray is returned, not written: save it by its method to_netcdf")
 
 
 def _as_netcdf(path: str) -> bytes:

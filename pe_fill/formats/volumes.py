@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from pe_fill.formats.arrays import array_as_signals, signals_as_array
 from pe_fill.formats.editable import EditableFile, marked_values, valid_values
-from pe_fill.formats.layouts import array_as_signals, signals_as_array
 from pe_lightning.errors import refuse, require
 from pe_lightning.signals.axes import MAX_CHANNELS
 from pe_lightning.signals.distributed import rank_zero_info

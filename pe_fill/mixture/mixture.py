@@ -28,8 +28,7 @@ from pe_fill.members.member import FAILURES, Gaps, Member
 from pe_fill.members.table import MEMBERS, is_dense
 from pe_fill.mixture.carried_errors import carried_over, slab_changes
 from pe_fill.mixture.copies import Hidden
-from pe_fill.mixture.gaps import one_sided, slab_axis
-from pe_fill.mixture.parts import divided, part_around
+from pe_fill.mixture.gaps import divided, one_sided, part_around, slab_axis
 from pe_fill.mixture.weights import LEAST_BIN, BinnedDeviations, Moments, best_share, least_variance, local_moments
 from pe_lightning.linalg.threads import side_by_side, sized_threads
 
