@@ -20,6 +20,10 @@ from pe_lightning.signals.sources.missing import Missing
 from pe_lightning.signals.sources.paths import SourceFile, format_of
 
 
+def _no_file(path: Path, values: AnyArray) -> None:
+    """An array in memory has no file to write; :meth:`Filled.write` says what to type."""
+
+
 @dataclass(frozen=True)
 class EditableFile:
     """The signals of a file, with the values that it stores, and a writer of copies with other values.
@@ -50,7 +54,7 @@ class EditableFile:
     values: AnyArray
     missing: Mask
     suffixes: tuple[str, ...] = ()
-    write: Callable[..., None] = lambda path, values: None
+    write: Callable[..., None] = _no_file
     media: Media = "array"
     resizes: bool = False
     axes: tuple[Axis, ...] = ()
