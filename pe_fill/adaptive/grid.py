@@ -168,7 +168,6 @@ class AdaptiveGrid:
     # -- values ---------------------------------------------------------------------------------------------------------
 
     def _positions(self, x: Tensor, axis: int) -> Tensor:
-        """Positions in trained samples of coordinates in [0, 1)."""
         return (x * self.grid[axis] - self.first[axis]) / self.step[axis]
 
     def at(self, points: Tensor) -> Tensor:
@@ -266,7 +265,6 @@ def _local_mean(errors: Tensor, window: float, radius: int) -> Tensor:
 
 
 def _crop(padded: Tensor, parts: Sequence[tuple[int, int]]) -> Tensor:
-    """The part of ``(C, 1, ...)`` with a start and a length per axis."""
     for axis, (start, length) in enumerate(parts):
         padded = padded.narrow(axis + 2, start, length)
     return padded

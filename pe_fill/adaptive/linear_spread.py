@@ -60,7 +60,6 @@ def linear_uncertainty(
 def _refit_points(
     batch: PointBatch, encoders: Sequence[Encoder], options: dict[str, Any], others: Tensor, held: Tensor
 ) -> Tensor:
-    """Predictions of held-out samples by the fit of the others."""
     where: dict[str, Any] = {"coords": batch.coords[:, others]}
     if batch.index is not None:
         where |= {"axes": batch.axes, "index": batch.index[:, others]}
@@ -70,7 +69,7 @@ def _refit_points(
 def _refit_grid(
     batch: GridBatch, encoders: Sequence[Encoder], options: dict[str, Any], step: Sequence[int], held: Tensor
 ) -> Tensor:
-    """The same, of every so many samples; features per sample, and widths in units of the sample spacing, stay."""
+    """By the fit of every so many samples; features per sample, and widths in units of the sample spacing, stay."""
     fixed = [keeps_its_arguments(encoder) for encoder in encoders]
     axes = [x / s if stays else x for x, s, stays in zip(batch.axes, step, fixed, strict=True)]
     coarse = [

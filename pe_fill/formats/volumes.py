@@ -301,7 +301,6 @@ def _write_raster(
 
 
 def _copy_tags(old: Any, new: Any) -> None:
-    """Copies descriptions, units and tags of an open raster to another."""
     for name in ("descriptions", "colorinterp", "scales", "offsets", "units"):
         setattr(new, name, getattr(old, name))
     spaces = [space for space in old.tag_namespaces() if space not in ("IMAGE_STRUCTURE", "DERIVED_SUBDATASETS")]

@@ -71,7 +71,7 @@ class OrientedPatches(NamedTuple):
     """With the mean of the patch unknown, ``(G, 64 * 64)``."""
 
 
-def oriented(mixture: PatchMixture, dtype: torch.dtype) -> OrientedPatches:
+def oriented_patches(mixture: PatchMixture, dtype: torch.dtype) -> OrientedPatches:
     """The components of a mixture in all orientations."""
     every, shares = oriented_covariances(mixture)
     flat = every + 100.0  # the variance of the mean of a patch, relative to its pixels
@@ -116,7 +116,7 @@ def fill_patches(start: Tensor, known: Tensor, wanted: Tensor, mixture: PatchMix
     ``start`` has the known pixels and a first estimate of the others, which wanted pixels keep in no patch with enough known
     ones.
     """
-    tables = oriented(mixture, start.dtype)
+    tables = oriented_patches(mixture, start.dtype)
     width = known.shape[1]
     inner = patch_places(width)
     if not len(corners := _corners(known, wanted, stride)):

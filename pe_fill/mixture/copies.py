@@ -115,13 +115,13 @@ def _imitated(have: Mask, copies: int, random: np.random.Generator, ends: Sequen
     missing = ~have
     gaps = _Gaps(have, ends)
     dense = missing.mean() > 0.3 and gaps.target < 2
-    found = [] if dense else gaps.moved(copies, random)
+    found = [] if dense else gaps.moved_copies(copies, random)
     if not found:
         for hidden, scored, lattice in pattern_copies(have, copies, random):
             words = f"copies of the pattern at {lattice[0].step} times its spacing"
             found.append(_Copy(hidden, scored, words, lattice=lattice))
     if not found and dense and gaps.slabs is not None:
-        found = gaps.moved(copies, random)
+        found = gaps.moved_copies(copies, random)
     if not found and dense:
         words = "random tenths of the known samples"
         found = [_Copy(mask, mask, words) for mask in (have & (random.random(have.shape) < 0.1) for _ in range(copies))]
@@ -168,7 +168,7 @@ class _Gaps:
             single[copy.lattice] |= one_sided((self.have & ~copy.hidden)[copy.lattice], self.slabs)
         return copy.scored & single, copy.scored & ~single
 
-    def moved(self, copies: int, random: np.random.Generator) -> list[_Copy]:
+    def moved_copies(self, copies: int, random: np.random.Generator) -> list[_Copy]:
         """Copies of the gaps, moved at random; from an end along its axis if moved ones lack samples near that end."""
         near = {end: place < self.width for end, place in self.near.items()}
         if self.slabs is not None:

@@ -96,7 +96,7 @@ def part_around(wanted: Tensor, periodic: Sequence[bool], within: tuple[slice, .
     return tuple(slice(max(a.start, b.start), min(a.stop, b.stop)) for a, b in zip(part, limits, strict=True))
 
 
-def divided(wanted: Tensor) -> Iterator[Tensor]:
+def parts_of_wanted(wanted: Tensor) -> Iterator[Tensor]:
     """The wanted samples of parts of a large picture, one after another: what members hold fits in memory."""
     if wanted.ndim != 2 or wanted.numel() <= MAX_PART**2:
         yield wanted

@@ -26,7 +26,7 @@ class SeriesField(FittedField):
 
     def __init__(self, train: Signals, periods: Sequence[float]) -> None:
         super().__init__("fit_points", FitReport("adaptive"), torch.device("cpu"), 1)
-        samples = TrainedSamples.of(train, "fit_points", self.device)
+        samples = TrainedSamples.from_signals(train, "fit_points", self.device)
         assert samples.coords is not None  # times are at unequal distances
         columns = {f"channel {number}": column for number, column in enumerate(samples.values[0].double().numpy().T)}
         times = {"time": samples.coords[0, :, 0].double().numpy()}

@@ -240,7 +240,6 @@ def _check_table(path: str, target: Path, original: EditableFile, smooth: bool) 
 
 
 def _outputs_beside(target: Path) -> tuple[Path, Path]:
-    """The standard deviations of a result, and the picture before and after."""
     stem, is_picture = stem_of(target), format_of_suffix(target) in PICTURES
     return target.with_name(f"{stem}_std.{'tif' if is_picture else 'npy'}"), target.with_name(f"{stem}_before_after.png")
 

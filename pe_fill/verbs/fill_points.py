@@ -113,7 +113,6 @@ def _series_columns(path: str) -> tuple[str, str] | None:
 
 
 def _coordinate_columns(paths: list[str], names: list[str]) -> dict[str, AnyArray]:
-    """The coordinates of all points by name, numbers or dates."""
     with without_notices():
         tables = [read_columns(file, names, len(names)) for file in expand(paths, POINT_FORMATS, "tables of points")]
     return {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
