@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 import pe_fill
-from pe_fill.members.patch_mixture import SIDE, PatchMixture, closest, oriented
+from pe_fill.members.patch_mixture import SIDE, PatchMixture, closest, oriented_patches
 from pe_fill.networks.cells import turns
 
 WEIGHTS = Path(pe_fill.__file__).parent / "estimators" / "weights" / "patches.pt"
@@ -74,7 +74,7 @@ def fit_patches(patches: Tensor, components: int, iterations: int, seed: int = 0
     shares = torch.full((components,), 1 / components, dtype=torch.float64)
     for _ in range(iterations):
         mixture = PatchMixture(shares, _normalised(covariances))
-        tables = oriented(mixture, patches.dtype)
+        tables = oriented_patches(mixture, patches.dtype)
         best, form = (
             torch.cat(each) for each in zip(*[closest(some, tables) for some in torch.split(patches, 1024)], strict=True)
         )

@@ -10,9 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pe_fill.formats.editable import EditableFile
+from pe_fill.formats.editable import EditableFile, read_original
 from pe_fill.formats.in_memory import AnyMask, edit_memory
-from pe_fill.formats.original import read_original
 from pe_fill.formats.point_axes import Limit, periods_of_grid
 from pe_fill.members.seasonal import SEASONAL
 from pe_fill.members.table import MEMBERS, REMOVED
@@ -139,7 +138,7 @@ def filled_by(values: Source, missing: AnyMask, request: FillRequest) -> Filled:
         raise InputError("the mask of a file is a file: save it with numpy.save(path, mask), or as PNG")
     if not isinstance(values, EditableFile):
         return fill_file(read_file(values, missing, request.axes, request.grow, request.key), request)
-    if names := [*["missing"] * (missing != "nan"), *request.given(("axes", "grow", "key"))]:
+    if names := [*["missing"] * (missing != "nan"), *request.changed_options(("axes", "grow", "key"))]:
         raise InputError(
             f"{', '.join(names)}: a file that is read has these already: give them to read_file(path, missing, axes, "
             "grow, key); where a labelled array has numbers for missing values, array.where(array != -9999)"
@@ -193,7 +192,6 @@ def fill_file(original: EditableFile, request: FillRequest, shape: tuple[int, ..
 
 
 def _frame(original: EditableFile, request: FillRequest) -> Frame:
-    """What the request means for the signals of a file."""
     num_axes, samples = original.values.ndim - 2, request.samples
     factors = _factors(request.upscale, original) if request.enlarges else ()
     if samples == "auto":
@@ -203,7 +201,6 @@ def _frame(original: EditableFile, request: FillRequest) -> Frame:
 
 
 def _factors(upscale: int | Sequence[int], original: EditableFile) -> tuple[int, ...]:
-    """Samples of the result per sample of the source, of each axis."""
     num_axes = original.values.ndim - 2
     if not original.resizes:
         raise InputError(
@@ -236,7 +233,6 @@ def read_file(
 
 
 def _upscaled_shape(shape: tuple[int, ...], before: tuple[int, ...], after: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape of the result with more samples per axis."""
     found = list(shape)
     start = next(place for place in range(len(shape)) if shape[place : place + len(before) - 2] == before[1:-1])
     found[start : start + len(before) - 2] = after[1:-1]

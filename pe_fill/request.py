@@ -167,13 +167,13 @@ class FillRequest:
         """Whether standard deviations are computed."""
         return not (self.smooth or self.enlarges) if self.std is None else self.std
 
-    def given(self, names: Sequence[str]) -> list[str]:
+    def changed_options(self, names: Sequence[str]) -> list[str]:
         """The options among these that are not at their default."""
         return [field.name for field in fields(self) if field.name in names and getattr(self, field.name) != field.default]
 
     def refuse_unread(self, what: str) -> None:
         """Refuses options that a kind of file in :data:`UNREAD` does not have."""
-        names = [f"--{'no_std' if name == 'std' else name}" for name in self.given(UNREAD[what])]
+        names = [f"--{'no_std' if name == 'std' else name}" for name in self.changed_options(UNREAD[what])]
         if names:
             raise InputError(f"{', '.join(names)}: not for {what}; leave {'it' if len(names) == 1 else 'them'} out")
 

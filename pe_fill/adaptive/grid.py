@@ -20,7 +20,6 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from pe_fill.adaptive.bank import AnisotropicKernels
-from pe_fill.adaptive.weighted_rows import weighted_rows
 
 Numbers: TypeAlias = NDArray[Any]
 NEIGHBOUR_RADIUS = 2
@@ -169,7 +168,6 @@ class AdaptiveGrid:
     # -- values ---------------------------------------------------------------------------------------------------------
 
     def _positions(self, x: Tensor, axis: int) -> Tensor:
-        """Positions in trained samples of coordinates in [0, 1)."""
         return (x * self.grid[axis] - self.first[axis]) / self.step[axis]
 
     def at(self, points: Tensor) -> Tensor:
@@ -267,7 +265,6 @@ def _local_mean(errors: Tensor, window: float, radius: int) -> Tensor:
 
 
 def _crop(padded: Tensor, parts: Sequence[tuple[int, int]]) -> Tensor:
-    """The part of ``(C, 1, ...)`` with a start and a length per axis."""
     for axis, (start, length) in enumerate(parts):
         padded = padded.narrow(axis + 2, start, length)
     return padded
@@ -295,3 +292,14 @@ def _by_place(position: Numbers) -> _Axis:
     _, which, counts = np.unique(np.round(place / SNAP), return_inverse=True, return_counts=True)
     groups = np.split(which.argsort(kind="stable"), counts.cumsum()[:-1])
     return _Axis(cell.astype(np.int64), np.bincount(which, place) / counts, which, groups)
+
+
+def weighted_rows(table: Tensor, index: Tensor, weights: Tensor) -> Tensor:
+    """Weighted sums of rows of a table ``(N, C)``: indices and weights ``(*batch, T)`` -> ``(*batch, C)``.
+
+    Differentiable in the weights, any number of times. Where no gradient is needed it is one operation.
+    """
+    if torch.is_grad_enabled() and weights.requires_grad:
+        return torch.einsum("...t,...tc->...c", weights, table[index])
+    rows, shares = index.flatten(0, -2), weights.flatten(0, -2)
+    return F.embedding_bag(rows, table, per_sample_weights=shares, mode="sum").reshape(*index.shape[:-1], -1)

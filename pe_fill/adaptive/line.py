@@ -32,7 +32,7 @@ from scipy.fft import next_fast_len
 from torch import Tensor
 from torch.nn import functional as F
 
-from pe_fill.adaptive.weighted_rows import weighted_rows
+from pe_fill.adaptive.grid import weighted_rows
 
 DEGREES = (1, 3, 5, 7, 9, 13, 17, 25)
 """Degrees of the splines."""
@@ -73,7 +73,7 @@ class AdaptiveLine:
         self, values: Tensor, size: int, first: float, step: float, ridge: float, mixture: Tensor | None = None
     ) -> None:
         self.values, self.size, self.first, self.step, self.ridge = values, size, first, step, ridge
-        padded = continued(values.double())
+        padded = continued_ends(values.double())
         spectrum = torch.fft.rfft(padded, dim=0)
         symbols, precisions = spectra(len(padded), values.device)
         if mixture is None:
@@ -137,7 +137,7 @@ def spline_bases(place: Tensor, degrees: Collection[int]) -> dict[int, Tensor]:
 
 def member_errors(values: Tensor) -> Tensor:
     """Leave-one-out errors of every member at samples ``(n, C)``: ``(M, n, C)`` float64."""
-    padded = continued(values.double())
+    padded = continued_ends(values.double())
     spectrum = torch.fft.rfft(padded, dim=0)
     _, precisions = spectra(len(padded), values.device)
     precisions = torch.cat([precisions, precisions[DEGREES.index(ROUGH)] * _shares(precisions)])
@@ -237,7 +237,7 @@ def _shares(precisions: Tensor) -> Tensor:
     return shares
 
 
-def continued(samples: Tensor) -> Tensor:
+def continued_ends(samples: Tensor) -> Tensor:
     """One period, ``(MARGIN + n + MARGIN or more, C)``: samples ``(n, C)``, continued at both ends by linear prediction."""
     before, after = _predicted(samples)
     middle, half = (samples[:1] + samples[-1:]) / 2, MARGIN // 2

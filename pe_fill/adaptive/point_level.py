@@ -16,7 +16,7 @@ from torch import Tensor
 
 from pe_fill.adaptive.bank import AnisotropicKernels
 from pe_fill.adaptive.grid import ERROR_FLOOR, ERROR_POWER
-from pe_fill.kriging.neighbours import Block, Neighbourhoods, blocks_of
+from pe_fill.kriging.neighbours import Block, Neighbourhoods, by_blocks
 from pe_fill.kriging.ordinary import LocalKriging
 from pe_lightning.linalg.threads import side_by_side
 
@@ -104,12 +104,9 @@ class PointLevel:
                 result = (variance[..., None] * self._scale(distances, self.residuals.numbers[near])).sqrt()
             else:
                 result = torch.einsum("bqj,bjqc->bqc", shares, fit.predict(similarity))
-            return result[block.valid]
+            return result[None]
 
-        blocks = list(blocks_of(self.cell[sample], len(self.near), self._cells_at_once(MAX_MEMBERS)))
-        everything = torch.cat(side_by_side(values, blocks, self.values.device))
-        indices = torch.cat([block.points[block.valid] for block in blocks])
-        return torch.empty_like(everything).index_copy(0, indices, everything)
+        return by_blocks(self.cell[sample], len(self.near), self._cells_at_once(MAX_MEMBERS), values)[0]
 
     @torch.no_grad()
     def everywhere(self) -> Tensor:
@@ -167,7 +164,6 @@ class PointLevel:
 
     @torch.no_grad()
     def _prepare_errors(self, cells: Tensor) -> None:
-        """Computes the errors of the samples of neighbourhoods where they are not known yet."""
 
         def errors(some: Tensor) -> Tensor:
             fit, _ = self._fit(some, self._offsets(some)[2], None)
@@ -177,7 +173,6 @@ class PointLevel:
 
     @torch.no_grad()
     def _prepare_residuals(self, cells: Tensor) -> None:
-        """Computes the residuals of the samples of neighbourhoods where they are not known yet."""
         core = self.cells.core
         self._prepare_errors(torch.unique(self.cell[self.near[cells]]))
 
@@ -202,7 +197,6 @@ class PointLevel:
         rows.known[around] = True
 
     def _residuals_of(self, cells: Tensor) -> Tensor:
-        """The residuals of the samples of neighbourhoods, ``(B, n, C + 1)``."""
         self._prepare_residuals(cells)
         return self.residuals.numbers[self.near[cells]]
 

@@ -298,7 +298,6 @@ class AdaptivePoints:
         return calibrate(errors, anywhere=self._held_out is not None)
 
     def _held_out_errors(self, held_out: CalibrationSet) -> HeldOutErrors:
-        """The errors of a fit to the other samples."""
         held, others, predict, _ = held_out
         if self._refit is not None:
             predict = partial(self._refit, others)

@@ -15,9 +15,9 @@ from torch import Tensor
 from pe_fill.adaptive.bank import AnisotropicKernels
 from pe_fill.adaptive.grid import RIDGES, AdaptiveGrid
 from pe_fill.adaptive.line import AdaptiveLine, spline_predictable_axes
+from pe_fill.adaptive.linear_spread import uncertainty_of_grid
 from pe_fill.adaptive.points import NOISE_RIDGES, RIDGE, AdaptivePoints
 from pe_fill.adaptive.prior_weight import MixedGrid, SignalField, held_out_weight
-from pe_fill.adaptive.uncertainty import uncertainty_of_grid
 from pe_fill.estimators.priors import NO_PRIOR, prior_of, read_prior
 from pe_fill.estimators.samples import SampledField, TrainedSamples, described_encoder
 from pe_fill.kriging.matern import Matern, learn_matern
@@ -157,16 +157,7 @@ class LocalFits(NamedTuple):
 
 
 class AdaptiveFit(Estimator):
-    """Exact local fits, weighted by how well each predicts nearby samples; see :class:`~pe_fill.Adaptive`.
-
-    Args:
-        encoder: The encoder of the bank.
-        angles: Number of directions in 2-D.
-        aspects: Ratios of length to width of the stretched encoders; ``None``: 2 and 6, or 6 on grids of three axes.
-        window: Standard deviation of the local mean of errors, in trained samples.
-        noise: ``none`` interpolates, ``auto`` smooths.
-        pretrained: ``none``, or a network that was trained on other pictures.
-    """
+    """Exact local fits, weighted by how well each predicts nearby samples; :class:`~pe_fill.Adaptive` has the arguments."""
 
     variants = (
         Variant("Adaptive", {"pretrained": NO_PRIOR}),
@@ -214,14 +205,14 @@ class AdaptiveFit(Estimator):
     def check(self, train: Signals) -> None:
         self.read_prior(train.split)
         self.bank(train.info.num_axes, train.info.num_points is not None)
-        TrainedSamples.of(train, self.label, torch.device("cpu"))
+        TrainedSamples.from_signals(train, self.label, torch.device("cpu"))
 
     def applies_to(self, split: Split) -> bool:
         return self.pretrained == NO_PRIOR or _takes_prior(split)
 
     def fit(self, train: Signals, device: torch.device | None = None) -> SampledField:
         device, prior = default_device(device), self.read_prior(train.split)
-        samples = TrainedSamples.of(train, self.label, device)
+        samples = TrainedSamples.from_signals(train, self.label, device)
         return self._fit_samples(samples, train.info, None if prior is None else prior.to(device))
 
     def restore(self, state: Mapping[str, Any], info: SignalInfo, device: torch.device) -> SampledField:

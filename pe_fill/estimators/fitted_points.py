@@ -107,7 +107,6 @@ class PointFit:
 
     @property
     def _folds(self) -> tuple[FoldSampling, int]:
-        """The folds, and how many of them are fitted."""
         count = self.info.num_points or 1
         folds = FoldSampling("random", max(2, min(NUM_FOLDS, count)))
         return folds, max(1, min(folds.number, MAX_FOLD_POINTS // count))
@@ -247,7 +246,6 @@ class PointFit:
         return torch.from_numpy(unit)
 
     def _inputs(self, unit: Tensor) -> Tensor:
-        """Coordinates of the models, with phases of periods."""
         if self.seasons:
             columns = {axis.name: axis.low + x * axis.length for axis, x in zip(self.axes, unit.numpy().T, strict=True)}
             axes = self.data.info.axes

@@ -20,11 +20,7 @@ from pe_lightning.signals import GridSplit, SignalInfo, Signals
 
 
 class PretrainedInterpolator(Estimator):
-    """A coordinate network of every cell, predicted by a trained network; see :class:`~pe_fill.Local`.
-
-    Args:
-        pretrained: The trained network: ``pictures``, which is part of the package, or a checkpoint.
-    """
+    """A coordinate network of every cell, predicted by a trained network; :class:`~pe_fill.Local` has the argument."""
 
     model = "pe_fill.Local"
     label = "Local"
@@ -44,7 +40,6 @@ class PretrainedInterpolator(Estimator):
         return self._field(prior, TrainedSamples.restored(state, device), info)
 
     def _prepared(self, train: Signals, device: torch.device) -> tuple[LocalPrior, TrainedSamples]:
-        """The trained network and the samples, on a device."""
         axes, split = train.info.num_axes, train.split
         if axes not in (2, 3):
             raise InputError(
@@ -55,7 +50,7 @@ class PretrainedInterpolator(Estimator):
                 "Local predicts frame by frame: of three axes, exactly one must be sampled completely, as by "
                 "--data.sampling.stride '[1, 2, 2]'; use Adaptive otherwise"
             )
-        prior, samples = read_prior(self.pretrained), TrainedSamples.of(train, self.label, device)
+        prior, samples = read_prior(self.pretrained), TrainedSamples.from_signals(train, self.label, device)
         if samples.coords is not None:
             raise InputError(
                 "Local needs trained samples at equal distances along each axis; use Adaptive for scattered or missing "

@@ -164,7 +164,6 @@ def _seasonal(plain: Signals, seasons: Mapping[str, Sequence[float]]) -> tuple[S
 
 
 def _make_model(data: Signals, model: PointModel | Fits, encoder: EncoderLike | None, seed: int) -> Fits:
-    """A model for points that is not fitted yet."""
     if not isinstance(model, str):
         return copy.deepcopy(model)
     count = data.split.num_train

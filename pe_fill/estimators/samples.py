@@ -36,7 +36,7 @@ class TrainedSamples(NamedTuple):
     step: Sequence[float] = ()
 
     @classmethod
-    def of(cls, train: Signals, model: str, device: torch.device) -> TrainedSamples:
+    def from_signals(cls, train: Signals, model: str, device: torch.device) -> TrainedSamples:
         """All trained samples on a device, for a model of this name in errors."""
         if train.streamed:
             raise InputError(

@@ -176,7 +176,6 @@ def write_picture(path: Path, pixels: AnyArray, info: dict[str, Any]) -> None:
 
 
 def _png_info(info: dict[str, Any]) -> PngInfo:
-    """Texts of a PNG file, and the colour space that its pixels are in."""
     found = PngInfo()
     for key, value in info.items():
         if isinstance(value, str):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
@@ -10,9 +9,8 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from pe_fill.formats.editable import EditableFile
-from pe_fill.formats.layouts import array_as_signals
-from pe_fill.formats.original import grown_mask
+from pe_fill.formats.arrays import array_as_signals
+from pe_fill.formats.editable import EditableFile, grown_mask
 from pe_lightning.errors import InputError
 from pe_lightning.signals.axes import channels_first
 from pe_lightning.signals.distributed import rank_zero_info
@@ -57,11 +55,7 @@ def edit_memory(values: AnyArray | Tensor, missing: AnyMask, axes: int | None, g
             raise InputError("grow is for missing samples of pictures and frames")
         marked = grown_mask(marked, grow)
     names = tuple(f"signal{number}" for number in range(len(stack)))
-    return EditableFile(names, stack, marked, (), _no_file, resizes=True)
-
-
-def _no_file(path: Path, values: AnyArray) -> None:
-    """An array has no file to write; :meth:`Filled.write` says what to type."""
+    return EditableFile(names, stack, marked, resizes=True)
 
 
 def _full_mask(mask: AnyArray, shape: tuple[int, ...]) -> Mask:

@@ -75,7 +75,7 @@ class LabelledSource(Source):
     def read(self) -> RawSignals:
         assert isinstance(self.paths, list)
         array = open_labelled(self.paths[0], self.variable, self._fills)
-        values, axes, names = stacked(array, self.dims)
+        values, axes, names = as_signals(array, self.dims)
         seasons, axes = periods_of_grid(self.periodic or "none", axes, len(axes))
         if seasons != ():
             raise InputError(
@@ -237,7 +237,7 @@ def pixel_centres(tiff: Any, path: str) -> tuple[AnyArray, AnyArray]:
     return turn.c + turn.a * (np.arange(tiff.width) + 0.5), turn.f + turn.e * (np.arange(tiff.height) + 0.5)
 
 
-def stacked(
+def as_signals(
     array: Any, dims: Sequence[str] | None = None
 ) -> tuple[npt.NDArray[np.float64], tuple[Axis, ...], tuple[str, ...]]:
     """A ``DataArray`` as signals ``(S, N_1, ..., N_D)`` float64, with their axes and names.

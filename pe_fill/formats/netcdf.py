@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from pe_fill.formats.editable import EditableFile, valid_values
-from pe_fill.formats.labelled import axes_among, is_classic, open_labelled, stacked
-from pe_lightning.errors import InputError, require
+from pe_fill.formats.labelled import as_signals, axes_among, is_classic, open_labelled
+from pe_lightning.errors import require
 from pe_lightning.signals.distributed import rank_zero_info
 from pe_lightning.signals.files import user_path
 from pe_lightning.signals.raw import AnyArray
@@ -49,7 +49,7 @@ def _write_variable(
     with require("h5netcdf", "NetCDF").File(buffer, "r+") as file:
         variable, name = file.variables[str(array.name)], str(array.name)
         stored = np.asarray(variable[...])
-        stored[changed] = packed(refilled(array, dims, values).values[changed], stored.dtype, variable.attrs)
+        stored[changed] = packed_values(refilled(array, dims, values).values[changed], stored.dtype, variable.attrs)
         variable[...] = stored
         if std is not None:
             data, options = refilled(array, dims, std).values, {"compression": "gzip", "shuffle": True}
@@ -66,19 +66,15 @@ def _write_variable(
 
 def original_of(array: Any, dims: Sequence[str] | None) -> EditableFile:
     """A ``DataArray`` as signals to fill."""
-    values, axes, names = stacked(array, dims)
+    values, axes, names = as_signals(array, dims)
     signals = values[..., None]
-    return EditableFile(names, signals, ~np.isfinite(signals), (), _no_file, axes=axes)
+    return EditableFile(names, signals, ~np.isfinite(signals), axes=axes)
 
 
 def refilled(array: Any, dims: Sequence[str] | None, stack: AnyArray) -> Any:
     """A copy of a ``DataArray`` with the values of signals ``(S, N_1, ..., N_D, 1)``, in their dtype."""
     moved = array.transpose(..., *axes_among(array, dims))
     return moved.copy(data=stack[..., 0].reshape(moved.shape)).transpose(*array.dims)
-
-
-def _no_file(path: Any, values: AnyArray) -> None:
-    raise InputError("a filled DataArray is returned, not written: save it by its method to_netcdf")
 
 
 def _as_netcdf(path: str) -> bytes:
@@ -95,7 +91,7 @@ def _as_netcdf(path: str) -> bytes:
         return netcdf_bytes({"/": dataset})
 
 
-def packed(values: AnyArray, dtype: np.dtype[Any], attributes: Mapping[str, Any]) -> AnyArray:
+def packed_values(values: AnyArray, dtype: np.dtype[Any], attributes: Mapping[str, Any]) -> AnyArray:
     """Values ``(P,)`` as stored by a NetCDF variable of these attributes (CF conventions, Sec. 2.5.1 and 8.1)."""
     stored = values.astype(np.float64)
     stored = (stored - float(attributes.get("add_offset", 0))) / float(attributes.get("scale_factor", 1))

@@ -97,7 +97,6 @@ def _write_table(
 
 
 def _added_cell(table: Table, text: str) -> str:
-    """A cell of an added row."""
     text = text.replace(".", ",") if table.mark == "comma" and np.isfinite(number_in(text)) else text
     return text or ("nan" if table.delimiter == " " else "")
 

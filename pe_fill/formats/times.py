@@ -44,13 +44,13 @@ class Clock:
         return Axis(name, low, high, len(self.times), time, origin=origin)
 
     @classmethod
-    def of(cls, name: str, times: Times) -> Clock | None:
+    def from_times(cls, name: str, times: Times) -> Clock | None:
         """The spread of times that ascend or descend; ``None`` if they do neither, or one is missing.
 
         Distances are equal in numbers, of dates also in months or in business days. Rows are absent if times are whole
         multiples of the most frequent distance apart, and fewer are absent than present.
 
-        >>> Clock.of("day", np.array(["2024-01-01", "2024-01-02", "2024-01-04"], "M8[D]")).places.tolist()
+        >>> Clock.from_times("day", np.array(["2024-01-01", "2024-01-02", "2024-01-04"], "M8[D]")).places.tolist()
         [0, 1, 3]
         """
         numbers = as_numbers(name, times, times.dtype.kind == "M", origin_of(times))
@@ -77,7 +77,7 @@ def clock_of(table: Table) -> tuple[int, Clock | None]:
     if len(dates) != 1:
         return -1, None
     ((place, times),) = dates.items()
-    return place, Clock.of(table.names[place] or str(place), times)
+    return place, Clock.from_times(table.names[place] or str(place), times)
 
 
 def _places(numbers: npt.NDArray[Any]) -> Places | None:

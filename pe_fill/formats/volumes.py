@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from pe_fill.formats.arrays import array_as_signals, signals_as_array
 from pe_fill.formats.editable import EditableFile, marked_values, valid_values
-from pe_fill.formats.layouts import array_as_signals, signals_as_array
 from pe_lightning.errors import refuse, require
 from pe_lightning.signals.axes import MAX_CHANNELS
 from pe_lightning.signals.distributed import rank_zero_info
@@ -301,7 +301,6 @@ def _write_raster(
 
 
 def _copy_tags(old: Any, new: Any) -> None:
-    """Copies descriptions, units and tags of an open raster to another."""
     for name in ("descriptions", "colorinterp", "scales", "offsets", "units"):
         setattr(new, name, getattr(old, name))
     spaces = [space for space in old.tag_namespaces() if space not in ("IMAGE_STRUCTURE", "DERIVED_SUBDATASETS")]

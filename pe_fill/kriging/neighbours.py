@@ -127,12 +127,14 @@ def in_groups(places: Tensor, group: Tensor, size: int, system: Callable[[Tensor
     centres = torch.zeros(len(counts), places.shape[1], dtype=places.dtype, device=places.device)
     centres = centres.index_add_(0, group, places.detach()) / counts[:, None]
 
-    def predictions(block: Block) -> Tensor:
-        return system(centres[block.groups], places[block.points])[:, block.valid]
+    return by_blocks(group, len(counts), size, lambda block: system(centres[block.groups], places[block.points]))
 
-    blocks = list(blocks_of(group, len(counts), size))
-    everything = torch.cat(side_by_side(predictions, blocks, places.device), 1)
-    indices = torch.cat([block.points[block.valid] for block in blocks])
+
+def by_blocks(group: Tensor, count: int, size: int, predict: Callable[[Block], Tensor]) -> Tensor:
+    """Predictions ``(M, B, q, C)`` at the points of blocks (:func:`blocks_of`), side by side, as ``(M, Q, C)``."""
+    blocks = list(blocks_of(group, count, size))
+    found = side_by_side(lambda block: predict(block)[:, block.valid], blocks, group.device)
+    everything, indices = torch.cat(found, 1), torch.cat([block.points[block.valid] for block in blocks])
     return torch.empty_like(everything).index_copy(1, indices, everything)
 
 

@@ -88,7 +88,6 @@ class PowerKriging:
 
 
 def _covariance(power: float) -> Callable[[Tensor], Tensor]:
-    """The generalised covariance of a power as a function of squared distances."""
     tiny = torch.finfo(torch.float64).tiny
     if power == LINEAR_DRIFT_POWER:
         return lambda squared: squared * (squared.clamp_min(tiny).log() / 2)

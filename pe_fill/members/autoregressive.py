@@ -19,6 +19,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from pe_fill.members.member import Gaps
+from pe_fill.members.neighbours import between_neighbours
+
 ORDERS = (2, 4, 8, 16, 32, 64, 128)
 """Candidate orders; those with fewer than :data:`WINDOWS_PER_COEFFICIENT` whole windows per coefficient are left out."""
 WINDOWS_PER_COEFFICIENT = 2
@@ -35,7 +38,7 @@ def autoregressive(values: Tensor, known: Tensor) -> Tensor:
 
     Stretches with too few samples for any order keep the linear interpolation.
     """
-    filled = _linear(values, known)
+    filled = between_neighbours(Gaps(values, known, ~known))
     for start in range(0, len(known), SEGMENT):
         inner = slice(start, start + SEGMENT)
         if bool(known[inner].all()):
@@ -106,14 +109,3 @@ def _columns(coefficients: Tensor, length: int, missing: Tensor) -> Tensor:
     lag = lag.clamp(0, order)
     both = torch.cat([coefficients[lag], coefficients[order - lag]])
     return both.where(inside.repeat(2, 1), 0.0)
-
-
-def _linear(values: Tensor, known: Tensor) -> Tensor:
-    """Missing samples by linear interpolation between known neighbours; the ends are repeated."""
-    places = known.nonzero()[:, 0]
-    at = torch.arange(len(known), device=known.device)
-    right = torch.searchsorted(places, at).clamp(0, len(places) - 1)
-    left = (torch.searchsorted(places, at, right=True) - 1).clamp(0)
-    gap = (places[right] - places[left]).clamp_min(1)
-    share = ((at - places[left]) / gap).clamp(0, 1).to(values)[:, None]
-    return values[places[left]].lerp(values[places[right]], share)

@@ -220,7 +220,6 @@ def _outer(along: Sequence[Tensor], combine: Callable[[Tensor, Tensor], Tensor])
 
 
 def _positions(along: Sequence[Tensor], sizes: Sequence[int]) -> Tensor:
-    """Row-major positions in a grid from positions per axis."""
     return _outer([place * math.prod(sizes[a + 1 :]) for a, place in enumerate(along)], torch.add)
 
 

@@ -40,7 +40,7 @@ class _Frames(NamedTuple):
     after: Tensor
     share: float
 
-    def moved(self, flow: Tensor, mode: str = "bilinear") -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def along(self, flow: Tensor, mode: str = "bilinear") -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Both frames along flows ``(B, 2, H, W)``, and whether the places are inside of each, ``(B, 1, H, W)``."""
         first, first_inside = _sampled(self.before, -self.share * flow, mode)
         second, second_inside = _sampled(self.after, (1 - self.share) * flow, mode)
@@ -69,7 +69,7 @@ def along_motion(filled: Tensor, known: Tensor, wanted: Tensor) -> Tensor:
 def _between(frames: _Frames) -> Tensor:
     """The frame at the share of the time between two others, ``(H, W, C)``."""
     flow = frame_flow(*frames)
-    first, second, *inside = frames.moved(flow, "bicubic")
+    first, second, *inside = frames.along(flow, "bicubic")
     weights = [(1 - frames.share) * inside[0] + 1e-6, frames.share * inside[1] + 1e-6]
     return ((weights[0] * first + weights[1] * second) / (weights[0] + weights[1]))[0].movedim(0, -1)
 
@@ -99,7 +99,7 @@ def _refined(frames: _Frames, flow: Tensor, whole: Tensor) -> Tensor:
     for distance in NEARBY:
         step = _least_squares_step(frames, flow)
         flows = torch.cat([flow, flow + step, torch.zeros_like(flow), whole, *_nearby(flow, distance)])
-        first, second, *inside = frames.moved(flows)
+        first, second, *inside = frames.along(flows)
         both = (inside[0] & inside[1]).to(flow)
         seen = _mean(both, WINDOW)
         difference = _mean((first - second).abs().mean(1, keepdim=True) * both, WINDOW) / seen.clamp_min(1e-3)
@@ -107,7 +107,7 @@ def _refined(frames: _Frames, flow: Tensor, whole: Tensor) -> Tensor:
         usual = least[least.isfinite()].median()
         difference = torch.where(seen < LEAST_SEEN, UNSEEN * usual, difference)[:, 0]
         flow = flows.gather(0, difference.argmin(0).expand(1, 2, -1, -1))
-    *_, first_inside, second_inside = frames.moved(flow)
+    *_, first_inside, second_inside = frames.along(flow)
     unseen = _mean((first_inside & second_inside).to(flow), WINDOW)[0, 0] <= 0.5
     if bool(unseen.any()) and not bool(unseen.all()):
         rows, columns = distance_transform_edt(unseen.cpu().numpy(), return_distances=False, return_indices=True)
@@ -117,7 +117,7 @@ def _refined(frames: _Frames, flow: Tensor, whole: Tensor) -> Tensor:
 
 def _least_squares_step(frames: _Frames, flow: Tensor) -> Tensor:
     """The step ``(1, 2, H, W)`` after which the squared differences in windows are least."""
-    first, second, *inside = frames.moved(flow)
+    first, second, *inside = frames.along(flow)
     left = second - first
     middle = F.pad(frames.share * first + (1 - frames.share) * second, (1,) * 4, mode="replicate")
     down = (middle[..., 2:, 1:-1] - middle[..., :-2, 1:-1]) / 2
@@ -166,5 +166,4 @@ def _nearby(flow: Tensor, distance: int) -> list[Tensor]:
 
 
 def _mean(planes: Tensor, reach: int) -> Tensor:
-    """Mean over windows of pixels up to a distance."""
     return F.avg_pool2d(F.pad(planes, (reach,) * 4, mode="replicate"), 2 * reach + 1, 1)

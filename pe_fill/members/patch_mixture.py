@@ -71,21 +71,36 @@ class OrientedPatches(NamedTuple):
     """With the mean of the patch unknown, ``(G, 64 * 64)``."""
 
 
-def oriented(mixture: PatchMixture, dtype: torch.dtype) -> OrientedPatches:
+def oriented_patches(mixture: PatchMixture, dtype: torch.dtype) -> OrientedPatches:
     """The components of a mixture in all orientations."""
-    turn = turns(SIDE)
-    eye = torch.eye(SIDE * SIDE, dtype=torch.float64)
-    sigma = mixture.covariances.double() + NUGGET * eye
-    every = torch.stack([sigma[:, index][:, :, index] for index in turn], 1).flatten(0, 1)
+    every, shares = oriented_covariances(mixture)
     flat = every + 100.0  # the variance of the mean of a patch, relative to its pixels
     factor = torch.linalg.cholesky(every + 1 / SIDE)
-    whitening = torch.linalg.solve_triangular(factor, eye.expand_as(every), upper=False)
+    whitening = torch.linalg.solve_triangular(factor, torch.eye(SIDE * SIDE).to(every).expand_as(every), upper=False)
     logarithm = factor.diagonal(dim1=1, dim2=2).log().sum(1)
-    offset = mixture.shares.double().log().repeat_interleave(len(turn)) - logarithm
+    offset = shares.log() - logarithm
     precision = torch.cholesky_inverse(torch.linalg.cholesky(flat))
     return OrientedPatches(
         offset.to(dtype), whitening.flatten(0, 1).T.to(dtype).contiguous(), precision.flatten(1).to(dtype)
     )
+
+
+def oriented_covariances(mixture: PatchMixture) -> tuple[Tensor, Tensor]:
+    """Covariances of the components in all orientations, ``(8 K, 64, 64)`` float64, and their shares, ``(8 K,)``."""
+    sigma = mixture.covariances.double() + NUGGET * torch.eye(SIDE * SIDE, dtype=torch.float64)
+    turned = [sigma[:, index][:, :, index] for index in turns(SIDE)]
+    return torch.stack(turned, 1).flatten(0, 1), mixture.shares.double().repeat_interleave(len(turned))
+
+
+def patch_starts(size: int, stride: int, step: int = 1) -> Tensor:
+    """First pixels along an axis of patches ``stride`` apart, whose pixels are ``step`` apart; the last ends at its end."""
+    last = size - (SIDE - 1) * step - 1
+    return torch.arange(0, last + stride, stride).clamp_max(last)
+
+
+def patch_places(width: int, step: int = 1) -> Tensor:
+    """Flat positions of the pixels of a patch in rows of ``width``, from its first pixel: ``(64,)``."""
+    return step * (torch.arange(SIDE)[:, None] * width + torch.arange(SIDE)).flatten()
 
 
 def closest(patches: Tensor, tables: OrientedPatches) -> tuple[Tensor, Tensor]:
@@ -101,9 +116,9 @@ def fill_patches(start: Tensor, known: Tensor, wanted: Tensor, mixture: PatchMix
     ``start`` has the known pixels and a first estimate of the others, which wanted pixels keep in no patch with enough known
     ones.
     """
-    tables = oriented(mixture, start.dtype)
+    tables = oriented_patches(mixture, start.dtype)
     width = known.shape[1]
-    inner = (torch.arange(SIDE)[:, None] * width + torch.arange(SIDE)).flatten()
+    inner = patch_places(width)
     if not len(corners := _corners(known, wanted, stride)):
         return start
     result = start.flatten(0, 1).clone()
@@ -127,7 +142,7 @@ def fill_patches(start: Tensor, known: Tensor, wanted: Tensor, mixture: PatchMix
 
 def _corners(known: Tensor, wanted: Tensor, stride: int) -> Tensor:
     """First pixels of the patches with wanted and enough known pixels, row-major, ``(P,)``."""
-    starts = [torch.arange(0, n - SIDE + stride, stride).clamp_max(n - SIDE) for n in known.shape]
+    starts = [patch_starts(n, stride) for n in known.shape]
 
     def count(mask: Tensor) -> Tensor:
         total = torch.nn.functional.pad(mask.int().cumsum(0).cumsum(1), (1, 0, 1, 0))

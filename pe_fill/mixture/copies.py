@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -13,7 +14,6 @@ from scipy.ndimage import distance_transform_edt
 from torch import Tensor
 
 from pe_fill.mixture.gaps import Mask, mean_distance, one_sided, slab_axis, surroundings
-from pe_fill.mixture.patterns import pattern_copies
 
 MAX_WINDOW = 1 << 20
 """Samples of the part of a grid in which a copy of the gaps is placed."""
@@ -115,13 +115,13 @@ def _imitated(have: Mask, copies: int, random: np.random.Generator, ends: Sequen
     missing = ~have
     gaps = _Gaps(have, ends)
     dense = missing.mean() > 0.3 and gaps.target < 2
-    found = [] if dense else gaps.moved(copies, random)
+    found = [] if dense else gaps.moved_copies(copies, random)
     if not found:
         for hidden, scored, lattice in pattern_copies(have, copies, random):
             words = f"copies of the pattern at {lattice[0].step} times its spacing"
             found.append(_Copy(hidden, scored, words, lattice=lattice))
     if not found and dense and gaps.slabs is not None:
-        found = gaps.moved(copies, random)
+        found = gaps.moved_copies(copies, random)
     if not found and dense:
         words = "random tenths of the known samples"
         found = [_Copy(mask, mask, words) for mask in (have & (random.random(have.shape) < 0.1) for _ in range(copies))]
@@ -168,7 +168,7 @@ class _Gaps:
             single[copy.lattice] |= one_sided((self.have & ~copy.hidden)[copy.lattice], self.slabs)
         return copy.scored & single, copy.scored & ~single
 
-    def moved(self, copies: int, random: np.random.Generator) -> list[_Copy]:
+    def moved_copies(self, copies: int, random: np.random.Generator) -> list[_Copy]:
         """Copies of the gaps, moved at random; from an end along its axis if moved ones lack samples near that end."""
         near = {end: place < self.width for end, place in self.near.items()}
         if self.slabs is not None:
@@ -257,3 +257,59 @@ def _tiles(shape: Sequence[int], random: np.random.Generator) -> NDArray[np.floa
     for axis, (n, side) in enumerate(zip(shape, sides, strict=True)):
         made = np.repeat(made, side, axis).take(range(n), axis)
     return made
+
+
+MAX_PERIOD, REGULAR = 8, 0.9
+"""Samples after which a regular pattern repeats, at most, and the least share of its samples that do."""
+
+
+def pattern_copies(have: Mask, copies: int, random: np.random.Generator) -> list[tuple[Mask, Mask, tuple[slice, ...]]]:
+    """A regular pattern, imitated on every second sample of all axes, or on the least coarse lattice that takes it.
+
+    Hidden samples, scored ones, and the lattice of each copy. Scored are samples as far from known ones as missing ones.
+    """
+    periods = [_period(have, axis) or 0 for axis in range(have.ndim)]
+    if not min(periods) or max(periods) == 1:
+        return []
+    lost = np.unique(_kinds(have)[~have])
+    found = list[tuple[Mask, Mask, tuple[slice, ...]]]()
+    for step in range(2, MAX_PERIOD + 1):
+        starts = list(itertools.product(*[range(step * period if period > 1 else step) for period in periods]))
+        for start in (starts[number] for number in random.permutation(len(starts))):
+            counts = [len(range(first, n, step)) for first, n in zip(start, have.shape, strict=True)]
+            # the pattern ends as at the end of the grid
+            counts = [m - (m - n) % period for m, n, period in zip(counts, have.shape, periods, strict=True)]
+            if any(m < 2 * period for m, period in zip(counts, periods, strict=True)):
+                continue
+            lattice = tuple(slice(first, first + m * step, step) for first, m in zip(start, counts, strict=True))
+            same = tuple(slice(0, m) for m in counts)
+            given, kept = have[lattice], have[same]
+            if (given & kept).sum() <= REGULAR * kept.sum():
+                continue
+            wanted = given & ~kept & np.isin(_kinds(given & kept), lost)
+            if wanted.any():
+                scored, hidden = np.zeros_like(have), have.copy()
+                hidden[lattice] &= ~kept
+                scored[lattice] = wanted
+                found.append((hidden, scored, lattice))
+            if len(found) == copies:
+                return found
+        if found:
+            break
+    return found
+
+
+def _kinds(have: Mask) -> NDArray[np.complex128]:
+    """Distances around each sample, as one number."""
+    distance, apart = surroundings(have)
+    return distance + 1j * apart
+
+
+def _period(have: Mask, axis: int) -> int | None:
+    """The least distance along an axis at which missing samples are missing again."""
+    missing = ~np.moveaxis(have, axis, 0)
+    for period in range(1, min(MAX_PERIOD, len(missing) // 3) + 1):
+        again = (missing[period:] & missing[:-period]).sum()
+        if again > REGULAR * max(missing[period:].sum(), missing[:-period].sum(), 1):
+            return period
+    return None

@@ -28,8 +28,7 @@ from pe_fill.members.member import FAILURES, Gaps, Member
 from pe_fill.members.table import MEMBERS, is_dense
 from pe_fill.mixture.carried_errors import carried_over, slab_changes
 from pe_fill.mixture.copies import Hidden
-from pe_fill.mixture.gaps import one_sided, slab_axis
-from pe_fill.mixture.parts import divided, part_around
+from pe_fill.mixture.gaps import one_sided, part_around, parts_of_wanted, slab_axis
 from pe_fill.mixture.weights import LEAST_BIN, BinnedDeviations, Moments, best_share, least_variance, local_moments
 from pe_lightning.linalg.threads import side_by_side, sized_threads
 
@@ -178,7 +177,6 @@ def _mixture(
     periodic: Sequence[bool],
     others: Mapping[str, Member],
 ) -> GapMixture:
-    """The mixture of samples of one kind."""
     hidden, wanted, dense = list(kind.hidden.values()), kind.wanted, is_dense(known)
     values = torch.where(known[..., None], values, values[known].mean(0))
     flat = values.flatten(0, -2)
@@ -248,7 +246,7 @@ def _mixture(
         left = torch.cat([a - b for a, b in zip(mixed, truths, strict=True)]).abs().cpu().numpy()
         scale = BinnedDeviations(left, np.concatenate(variances), np.concatenate(distances))
     num_missing = max(1, int(wanted.sum()))
-    for some in divided(wanted):
+    for some in parts_of_wanted(wanted):
         task = gaps(known, part_around(some, periodic), some, [members[number] for number in kept])
         (found,), (distance,) = _predict([task], methods, failed)
         missing = some.flatten().nonzero()[:, 0]

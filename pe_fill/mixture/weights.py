@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
 
@@ -17,7 +16,9 @@ Array = NDArray[np.float64]
 SHRINKAGE = 0.1
 """Share of the mean over all imitated gaps in the moments."""
 RIDGE = 0.03
-"""Added to the diagonal of the moments, relative to it."""
+"""Added to the diagonal of local moments, relative to it."""
+NEGLIGIBLE_WEIGHT = 0.05
+"""Weight below which a prediction is left out of a mean."""
 BINS, LEAST_BIN = 6, 40
 """Bins of the distance from known samples with deviations of their own, and fewest hidden samples of a bin."""
 COVERAGE = 0.9
@@ -78,7 +79,7 @@ def local_moments(moments: Sequence[Moments], index: Tensor, size: int, prior_co
     return np.moveaxis(shrunk.reshape(size, size, -1), -1, 0)
 
 
-def least_variance(moments: Array) -> tuple[Array, Array]:
+def least_variance(moments: Array, ridge: float = RIDGE) -> tuple[Array, Array]:
     """Weights of least variance, not negative and with sum one, ``(P, M)``, and that variance, ``(P,)``.
 
     They follow from second moments of errors ``(P, M, M)``: the member of the most negative weight is left out until none is
@@ -86,7 +87,7 @@ def least_variance(moments: Array) -> tuple[Array, Array]:
     """
     size = moments.shape[-1]
     own = np.diagonal(moments, axis1=1, axis2=2)
-    ridged = moments + (RIDGE * own + 1e-14)[..., None] * np.eye(size)
+    ridged = moments + (ridge * own + 1e-14)[..., None] * np.eye(size)
     level = own.mean(1, keepdims=True)
     out = np.zeros(moments.shape[:2], bool)
     weights = np.full(moments.shape[:2], 1 / size)
@@ -102,7 +103,7 @@ def least_variance(moments: Array) -> tuple[Array, Array]:
 
 
 def least_error_weights(errors: Tensor, more: Tensor) -> Tensor:
-    """Weights, not negative and with sum one, of the fewest predictions whose mean has about the least squared error.
+    """Weights, not negative and with sum one, of predictions whose mean has about the least squared error.
 
     The mean products of errors ``(M, *)`` and of errors at further samples, relative to their sums of squares, are added, so
     that weights by few samples are close to weights by all.
@@ -113,20 +114,9 @@ def least_error_weights(errors: Tensor, more: Tensor) -> Tensor:
         flat = part.double().flatten(1).cpu()
         flat = flat / flat.square().sum().sqrt().clamp_min(tiny**0.25)
         product += flat @ flat.T
-    product.diagonal().add_(1e-9 * product.trace() + tiny)
-    best = []
-    for size in range(1, count + 1):
-        least = math.inf, torch.zeros(count, dtype=torch.float64)
-        for some in map(list, itertools.combinations(range(count), size)):
-            solution = torch.linalg.solve(product[some][:, some], torch.ones(size, dtype=torch.float64))
-            weights = torch.zeros_like(least[1])
-            weights[some] = solution / solution.sum()
-            error = float(weights @ product @ weights)
-            if bool((weights >= 0).all()) and error < least[0]:
-                least = error, weights
-        best.append(least)
-    limit = 1.005 * min(error for error, _ in best)
-    return next(weights for error, weights in best if error <= limit).to(errors.device)
+    weights = least_variance(product.numpy()[None], 1e-9)[0][0]
+    weights = np.where(weights < NEGLIGIBLE_WEIGHT, 0, weights)  # each prediction takes time
+    return torch.from_numpy(weights / weights.sum()).to(errors.device)
 
 
 def normal_quantile(level: float) -> float:

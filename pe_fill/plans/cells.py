@@ -54,7 +54,6 @@ def run(signal: Signal, fill: Callable[[Signal], Outcome]) -> Outcome:
 
 
 def _members(signal: Signal) -> dict[str, Enlarger]:
-    """Methods that divide cells, by name."""
     request, factors = signal.request, signal.frame.factors
     found: dict[str, Enlarger] = {}
     if request.is_automatic and request.pretrained != NO_PRIOR:

@@ -91,7 +91,6 @@ def _noise(signal: Signal) -> float | Tensor | None:
 
 
 def _without_noise(values: Tensor, noise: float | Tensor) -> Field:
-    """A picture on the whole grid without noise of a level, or as in a sample."""
     label = "no noise"
     if isinstance(noise, Tensor):
         values, label = remove_noise(values[0], noise)[None], "patches"

@@ -69,7 +69,6 @@ def _scores(signal: Signal, fitted: Callable[[Signals], Field]) -> dict[str, Any
 
 
 def _enlarged(signal: Signal, model: Field) -> AnyArray:
-    """Values at points between the known ones, which are unchanged."""
     factors = signal.frame.factors
     axes = grid_axes([f * n for f, n in zip(factors, signal.grid, strict=True)])
     with torch.no_grad():

@@ -35,7 +35,9 @@ def fill_signal(signal: Signal) -> Outcome:
     if signal.left.any() and not signal.filled.any():
         return Outcome(signal.values, signal.about(None, protocol="no sample is filled"))
     plan = next(plan for plan in PLANS if plan.applies(signal))
-    unread = [name for name in signal.request.given(("noise", "noise_sample", "members")) if name not in plan.reads]
+    unread = [
+        name for name in signal.request.changed_options(("noise", "noise_sample", "members")) if name not in plan.reads
+    ]
     if unread == ["members"]:
         why = "it has too few known samples" if signal.is_even else "its samples are at unequal distances"
         raise InputError(f"{signal.name!r} is not filled by a mixture of members, because {why}: leave members out")

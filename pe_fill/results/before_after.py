@@ -81,7 +81,6 @@ def _sheets(name: str, before: Array, after: Array) -> list[Image.Image]:
 
 
 def _picture(before: Array, after: Array) -> Image.Image:
-    """A picture ``(H, W, C)``, NaN where samples are missing, beside it filled, smoothed or enlarged."""
     times = len(after) // len(before)
     captions = ("missing samples marked", "filled") if np.isnan(before).any() else ("given", "smoothed")
     if times > 1:

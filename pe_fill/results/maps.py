@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import csv
+import io
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,6 @@ import numpy.typing as npt
 
 from pe_fill.formats.netcdf import netcdf_bytes
 from pe_fill.formats.point_axes import EAST_NAMES, NORTH_NAMES
-from pe_fill.results.points import write_table
 from pe_lightning.errors import InputError, require
 from pe_lightning.signals.files import save_figure, write_atomically
 from pe_lightning.signals.raw import AnyArray
@@ -156,6 +157,37 @@ def check_map(path: Path, axes: Mapping[str, AnyArray] | None = None) -> None:
             f"GeoTIFF takes two numeric axes of at least 2 samples at equal distances, unlike {', '.join(axes or ())}: "
             "write .nc, .csv or .npy"
         )
+
+
+def write_table(path: Path, columns: Mapping[str, Sequence[Any] | AnyArray], force: bool = True) -> Path:
+    """Writes columns of text, numbers or ``datetime64``, of one shape, atomically as ``.csv`` or a structured ``.npy``.
+
+    In CSV numbers have as many digits as they need, and missing numbers are empty cells. ``force`` replaces a file.
+    """
+    arrays = {name: np.asarray(column) for name, column in columns.items()}
+    if path.suffix == ".npy":
+        plain = [column.astype(str) if column.dtype.kind == "O" else column for column in arrays.values()]
+        content = io.BytesIO()
+        types = [(name, column.dtype) for name, column in zip(arrays, plain, strict=True)]
+        np.save(content, np.rec.fromarrays(plain, dtype=types))
+        write_atomically(path, content.getbuffer(), force)
+        return path
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(zip(*(text_of(column.ravel()) for column in arrays.values()), strict=True))
+    write_atomically(path, text.getvalue(), force)
+    return path
+
+
+def text_of(column: Sequence[Any] | AnyArray) -> list[str]:
+    """The cells of a column; a missing number is empty."""
+    array = np.asarray(column)
+    if array.dtype.kind == "M":
+        return ["" if np.isnat(entry) else str(entry).removesuffix("T00:00:00.000") for entry in array]
+    if array.dtype.kind == "f":
+        return ["" if np.isnan(entry) else repr(entry) for entry in array.tolist()]
+    return [str(entry) for entry in array.tolist()]
 
 
 def write_places(

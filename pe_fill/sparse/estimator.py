@@ -34,13 +34,7 @@ DENOISED_COUNT = 1.5
 
 @dataclass(frozen=True)
 class SparseOptions:
-    """How the layer of an exact fit is made sparse.
-
-    Args:
-        num_coefficients: Numbers to keep.
-        transform: The multi-resolution transform of every axis.
-        storage_dtype: Type of the stored numbers.
-    """
+    """How the layer of an exact fit is made sparse; :class:`~pe_fill.SparseLinear` has the arguments."""
 
     num_coefficients: KeepLike
     transform: LiftingName = "9/7"
@@ -107,14 +101,7 @@ class SparseField(LinearField):
 
 
 class SparseRidge(LinearRidge):
-    """Ridge regression whose largest coefficients in a multi-resolution basis are kept.
-
-    Args:
-        encoder: A shifted encoder, or one per axis.
-        options: The number of kept coefficients, and their transform.
-        ridge: Relative ridge, or ``auto``.
-        center: Whether the mean of each signal and channel is subtracted before the fit.
-    """
+    """Ridge regression with a shifted encoder, whose largest coefficients in a multi-resolution basis are kept."""
 
     max_weights = 1 << 28  # more than of a trained layer: the weights have no gradients
     features = "given"  # few numbers are stored

@@ -24,8 +24,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from pe_fill.members.patch_mixture import NUGGET, SIDE, shipped_patches
-from pe_fill.networks.cells import turns
+from pe_fill.members.patch_mixture import SIDE, oriented_covariances, patch_places, patch_starts, shipped_patches
 from pe_fill.sparse.denoise import denoise
 from pe_fill.sparse.lifting import channel_rotation, rotated
 from pe_lightning.linalg.threads import in_turns
@@ -86,15 +85,13 @@ class NoisyPatches(NamedTuple):
 
 def noisy_patches(covariance: Tensor, dtype: torch.dtype) -> NoisyPatches:
     """The shipped components beside noise with a covariance ``(64, 64)``."""
-    mixture, turn, eye = shipped_patches(), turns(SIDE), torch.eye(PIXELS, dtype=torch.float64)
+    (every, shares), eye = oriented_covariances(shipped_patches()), torch.eye(PIXELS, dtype=torch.float64)
     without_mean = torch.linalg.qr(torch.cat([torch.ones_like(eye[:, :1]), eye[:, 1:]], 1)).Q[:, 1:]
-    sigma = mixture.covariances + NUGGET * eye
-    every = torch.stack([sigma[:, index][:, :, index] for index in turn], 1).flatten(0, 1)
     noise = without_mean.T @ covariance.double() @ without_mean
     factor = torch.linalg.cholesky(noise)
     whiten = torch.linalg.solve_triangular(factor, without_mean.T, upper=False)
     variances, vectors = torch.linalg.eigh(whiten @ every @ whiten.T)
-    offset = mixture.shares.log().repeat_interleave(len(turn))
+    offset = shares.log()
     analysis, synthesis = (whiten.T @ vectors).movedim(0, 1), without_mean @ factor @ vectors
     offset, variances, analysis, synthesis = (
         table.to(dtype).contiguous() for table in (offset, variances, analysis, synthesis)
@@ -157,7 +154,7 @@ def _remove(planes: Tensor, noise: float | Tensor) -> Tensor:
     else:
         tables, level = [beside_white_noise(planes.dtype)] * len(planes), noise
     flat, corners = planes.flatten(1) / level, _corners(planes, STRIDE)
-    inner = _inner(planes)
+    inner = patch_places(planes.shape[2])
 
     def contrasts(some: Tensor) -> Tensor:
         patches = flat[0, some[:, None] + inner]
@@ -201,7 +198,7 @@ def noise_level(values: Tensor, known: Tensor) -> float | None:
     for step in (1, 2):
         corners = _corners(known[None], 1, step)
         order = torch.randperm(len(corners), generator=torch.Generator().manual_seed(0))[: 32 * LEVEL_PATCHES]
-        index = corners[order][:, None] + _inner(known[None], step)
+        index = corners[order][:, None] + patch_places(known.shape[1], step)
         shares = [mask.flatten()[index].float().mean(1) for mask in (inside, known)]
         usable = [index[share >= least] for share, least in ((shares[0], 0.9), (shares[1], 1), (shares[1], MIN_KNOWN))]
         chosen.append(next((some for some in usable if len(some) >= PIXELS), usable[-1])[: 4 * LEVEL_PATCHES])
@@ -242,15 +239,8 @@ def _likeliest(plane: Tensor, index: Tensor) -> float:
 
 def _corners(planes: Tensor, stride: int, step: int = 1) -> Tensor:
     """Flat positions of the first pixels of patches in ``(C, H, W)``, whose pixels are ``step`` apart: ``(P,)``."""
-    height, width = planes.shape[1:]
-    last = (SIDE - 1) * step + 1
-    rows, columns = (torch.arange(0, n - last + stride, stride).clamp_max(n - last) for n in (height, width))
-    return (rows[:, None] * width + columns).flatten()
-
-
-def _inner(planes: Tensor, step: int = 1) -> Tensor:
-    """Flat positions of the pixels of a patch, from its first pixel: ``(64,)``."""
-    return step * (torch.arange(SIDE)[:, None] * planes.shape[2] + torch.arange(SIDE)).flatten()
+    rows, columns = (patch_starts(n, stride, step) for n in planes.shape[1:])
+    return (rows[:, None] * planes.shape[2] + columns).flatten()
 
 
 def _covariance(sample: Tensor) -> Tensor:

@@ -12,7 +12,6 @@ import numpy as np
 from PIL import Image
 
 from pe_fill.request import FillRequest
-from pe_fill.verbs.fill_points import fill_points
 from pe_fill.verbs.fill_scores import print_fold_scores, say_periods
 from pe_lightning.errors import InputError, console, say
 from pe_lightning.results.runs import portable
@@ -137,6 +136,8 @@ def fill_files(
     if request.is_of_points:
         written = [out] if at is not None else [out, out.with_name(f"{out.stem}_map.png")]
         check_outputs(written, map(Path, [*paths, *filter(None, (at, like))]), force)
+        from pe_fill.verbs.fill_points import fill_points  # imports torch, which refusals and --help do not need
+
         return fill_points(paths, out, request, ",".join(missing or ["nan"]), force, verbose)
     for path in [*paths, *(mark for mark in missing or () if format_of_suffix(Path(mark)) is not None)]:
         if not path.startswith("samples://"):
@@ -151,7 +152,6 @@ def fill_files(
         in_result = axes is None and target.suffix.lower() in (".nc", ".nc4")  # deviations are a variable of NetCDF
         written += [target, std, picture] if request.has_std and not in_result else [target, picture]
     check_outputs(written, map(Path, {*paths, *files, *marks, pretrained}), force)
-    # imports torch, which refusals and --help do not need
     from pe_fill.filling import fill_file, read_file
     from pe_fill.results.before_after import draw_before_after
     from pe_fill.results.filled import check_suffix, write_std
@@ -240,7 +240,6 @@ def _check_table(path: str, target: Path, original: EditableFile, smooth: bool) 
 
 
 def _outputs_beside(target: Path) -> tuple[Path, Path]:
-    """The standard deviations of a result, and the picture before and after."""
     stem, is_picture = stem_of(target), format_of_suffix(target) in PICTURES
     return target.with_name(f"{stem}_std.{'tif' if is_picture else 'npy'}"), target.with_name(f"{stem}_before_after.png")
 

@@ -6,19 +6,34 @@ import math
 import re
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pe_fill.estimators.fitted_points import PointFit
+from pe_fill.estimators.point_fit import fit_source
+from pe_fill.formats.labelled import pixel_centres
 from pe_fill.formats.point_axes import LENGTH, SECONDS
+from pe_fill.formats.points import (
+    POINT_FORMATS,
+    PointSource,
+    names_of,
+    place_columns,
+    points_options,
+    read_columns,
+    read_places,
+)
+from pe_fill.formats.times import clock_of
 from pe_fill.request import FillRequest
+from pe_fill.results.maps import LONGITUDES, check_map, east_and_north, plot_map, write_places
 from pe_fill.verbs.fill_scores import print_fold_scores, say_periods
-from pe_lightning.errors import InputError, refuse, say, show_bytes
+from pe_lightning.errors import InputError, refuse, require, say, show_bytes
+from pe_lightning.signals.axes import as_numbers, origin_of
+from pe_lightning.signals.distributed import without_notices
+from pe_lightning.signals.files import check_readable, replacing
+from pe_lightning.signals.raw import AnyArray
+from pe_lightning.signals.sources.paths import SourceFile, expand, format_of, reading
+from pe_lightning.signals.sources.tables import Table, date_in, header_of
 from pe_lightning.signals.validation import free_memory
-
-if TYPE_CHECKING:
-    from pe_fill.estimators.fitted_points import PointFit
-    from pe_lightning.signals.raw import AnyArray
 
 MAP_SAMPLE_BYTES = 64
 """Memory that a sample of a map takes: coordinates, value and standard deviation, and copies of them."""
@@ -66,10 +81,6 @@ def region_of(text: str, origins: Mapping[str, int | None]) -> dict[str, tuple[f
     >>> region_of("-20,40,30,60", {"lat": None, "lon": None}), region_of("175,-175,-20,0", {"lon": None, "lat": None})
     ({'lon': (-20.0, 40.0), 'lat': (30.0, 60.0)}, {'lon': (175.0, 185.0), 'lat': (-20.0, 0.0)})
     """
-    from pe_fill.results.maps import LONGITUDES, east_and_north
-    from pe_lightning.signals.axes import as_numbers
-    from pe_lightning.signals.sources.tables import date_in
-
     names = list(origins)
     form = "W,E,S,N in the unit of the coordinates" if len(names) == 2 else "first and last number of each coordinate"
     form = f"{form}, the lower one first, such as -20,40,30,60"
@@ -91,11 +102,6 @@ def region_of(text: str, origins: Mapping[str, int | None]) -> dict[str, tuple[f
 
 def _series_columns(path: str) -> tuple[str, str] | None:
     """The column of times of a table of series, and its other columns of numbers."""
-    from pe_fill.formats.points import place_columns
-    from pe_fill.formats.times import clock_of
-    from pe_lightning.signals.sources.paths import SourceFile, format_of
-    from pe_lightning.signals.sources.tables import Table
-
     if not Path(path).is_file() or format_of(Path(path)) != "table":
         return None
     table = Table.open(SourceFile(Path(path), path))
@@ -107,11 +113,6 @@ def _series_columns(path: str) -> tuple[str, str] | None:
 
 
 def _coordinate_columns(paths: list[str], names: list[str]) -> dict[str, AnyArray]:
-    """The coordinates of all points by name, numbers or dates."""
-    from pe_fill.formats.points import POINT_FORMATS, read_columns
-    from pe_lightning.signals.distributed import without_notices
-    from pe_lightning.signals.sources.paths import expand
-
     with without_notices():
         tables = [read_columns(file, names, len(names)) for file in expand(paths, POINT_FORMATS, "tables of points")]
     return {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
@@ -119,8 +120,6 @@ def _coordinate_columns(paths: list[str], names: list[str]) -> dict[str, AnyArra
 
 def _across_the_date_line(columns: Mapping[str, AnyArray], periodic: str | None) -> dict[str, tuple[float, float]]:
     """The range of longitudes of points on both sides of a seam, whose map would else go around the globe."""
-    from pe_fill.results.maps import LONGITUDES
-
     for name, column in columns.items():
         if name.lower() not in LONGITUDES or column.dtype.kind == "M" or name in re.split("[,=]", periodic or ""):
             continue
@@ -140,9 +139,6 @@ def _turned(
     columns: Mapping[str, AnyArray], wanted: Mapping[str, Sequence[float] | AnyArray], periodic: str | None
 ) -> str | None:
     """The option ``periodic``, with longitudes whose wanted coordinates are a turn of 360 degrees away from the points."""
-    from pe_fill.results.maps import LONGITUDES
-    from pe_lightning.signals.axes import as_numbers
-
     for name, column in wanted.items():
         if name.lower() not in LONGITUDES or name in re.split("[,=]", periodic or ""):
             continue
@@ -158,12 +154,6 @@ def _turned(
 
 def like_raster(path: str, names: list[str]) -> tuple[dict[str, AnyArray], str | None]:
     """The coordinates of the pixels of a GeoTIFF per axis, and its coordinate reference system."""
-    from pe_fill.formats.labelled import pixel_centres
-    from pe_fill.results.maps import east_and_north
-    from pe_lightning.errors import require
-    from pe_lightning.signals.files import check_readable
-    from pe_lightning.signals.sources.paths import reading
-
     if len(names) != 2:
         raise InputError(f"--like is for maps of two coordinates; there are {', '.join(names)}")
     check_readable(path)
@@ -198,8 +188,6 @@ def _axes(
 
 def _check_overlap(fit: PointFit, axes: dict[str, AnyArray]) -> None:
     """Refuses a map beside the points, as in another coordinate reference system."""
-    from pe_lightning.signals.axes import as_numbers
-
     for axis in fit.axes:
         numbers = as_numbers(axis.name, axes[axis.name], axis.time, axis.origin)
         low, high = numbers.min(), numbers.max()
@@ -212,14 +200,6 @@ def _check_overlap(fit: PointFit, axes: dict[str, AnyArray]) -> None:
 
 def fill_points(paths: list[str], out: Path, request: FillRequest, missing: str, force: bool, verbose: bool) -> int:
     """Predicts values between scattered points on a grid or at places, in one file; see :func:`fill_files`."""
-    from pe_fill.estimators.point_fit import fit_source
-    from pe_fill.formats.points import POINT_FORMATS, PointSource, names_of, points_options, read_places
-    from pe_fill.results.maps import LONGITUDES, check_map, plot_map, write_places
-    from pe_lightning.signals.axes import origin_of
-    from pe_lightning.signals.files import replacing
-    from pe_lightning.signals.sources.paths import SourceFile, format_of
-    from pe_lightning.signals.sources.tables import header_of
-
     coordinates, values, periodic = request.coordinates, request.values, request.periodic
     grid, spacing, region, like, at = request.grid, request.spacing, request.region, request.like, request.at
     assert isinstance(request.model, str)

@@ -22,8 +22,7 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 from source_checks import noise, write_png16
 
-from pe_fill.formats.editable import EditableFile
-from pe_fill.formats.original import read_original
+from pe_fill.formats.editable import EditableFile, read_original
 from pe_lightning.errors import InputError
 from pe_lightning.signals.files import replacing
 from pe_lightning.signals.sources import VideoSource

@@ -7,7 +7,7 @@ import pytest
 from signals.sources.test_tables import write
 
 from pe_fill.filling import fill
-from pe_fill.formats.original import read_original
+from pe_fill.formats.editable import read_original
 from pe_fill.formats.points import PointSource
 from pe_lightning.signals.sources.missing import Missing
 from pe_lightning.signals.sources.paths import SourceFile

@@ -51,12 +51,13 @@ def test_what_to_type(capsys, arguments, words):
     refused(capsys, arguments, *words)
 
 
-@pytest.mark.parametrize("name", ["no_std" if name == "std" else name for name in UNREAD["tables of points"]])
-def test_options_that_tables_of_points_do_not_have(capsys, name):
+def test_options_that_tables_of_points_do_not_have(capsys):
     given = {"upscale": "2", "samples": "cells", "block": "3", "axes": "2", "grow": "1", "noise": "0.1"}
-    words = [f"--{name}"] if name in ("smooth", "no_std") else [f"--{name}", given.get(name, "a")]
     command = ["fill", "a.csv", "--coordinates", "x,y", "--values", "v", "--grid", "4,4", "--out", "b.csv"]
-    refused(capsys, [*command, *words], f"--{name}: not for tables of points; leave it out")
+    names = ["no_std" if name == "std" else name for name in UNREAD["tables of points"]]
+    for name in names:
+        command += [f"--{name}"] if name in ("smooth", "no_std") else [f"--{name}", given.get(name, "a")]
+    refused(capsys, command, "not for tables of points; leave them out", *(f"--{name}" for name in names))
 
 
 def test_options_that_a_file_does_not_have(capsys, tmp_path):

@@ -245,7 +245,7 @@ def test_deviations_of_a_row_hold_near_its_ends(start: int) -> None:
 def test_large_pictures_are_filled_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     truth, known = torch.rand(230, 220, 1, generator=torch.Generator().manual_seed(0)), holes((230, 220), 0.1)
     whole = fill_gaps(truth, known, ["kriging"], imitated_gaps(known))
-    monkeypatch.setattr("pe_fill.mixture.parts.MAX_PART", 96)
+    monkeypatch.setattr("pe_fill.mixture.gaps.MAX_PART", 96)
     monkeypatch.setattr(gap_copies, "MAX_WINDOW", 60**2)
     hidden = imitated_gaps(known)
     found = fill_gaps(truth, known, ["kriging"], hidden)

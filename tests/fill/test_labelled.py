@@ -13,7 +13,7 @@ import pe_lightning
 from pe_fill import LabelledDataModule
 from pe_fill.filling import read_file
 from pe_fill.formats.labelled import LabelledSource, axes_of
-from pe_fill.formats.netcdf import edit_labelled, original_of, packed
+from pe_fill.formats.netcdf import edit_labelled, original_of, packed_values
 from pe_fill.formats.points import PointSource
 from pe_fill.formats.times import Clock
 from pe_fill.results.before_after import draw_before_after
@@ -223,13 +223,13 @@ def test_known_samples_other_variables_and_groups_of_netcdf_are_equal_to_the_bit
 
 def test_packed_values_are_clipped_and_are_no_fill_value():
     int16, attributes = np.dtype("i2"), {"scale_factor": np.float32(0.5), "_FillValue": np.int16(-32768)}
-    assert packed(np.array([1e6, -1e6, 3.1]), int16, attributes).tolist() == [32767, -32767, 6]
+    assert packed_values(np.array([1e6, -1e6, 3.1]), int16, attributes).tolist() == [32767, -32767, 6]
     attributes |= {"valid_range": np.array([0, 100], "i2"), "missing_value": np.int16(6)}
-    assert packed(np.array([1e6, -1e6, 3.1]), int16, attributes).tolist() == [100, 0, 7]
-    unsigned = packed(np.array([200.0, 300, 255]), np.dtype("i1"), {"_Unsigned": "true", "_FillValue": np.int8(-1)})
+    assert packed_values(np.array([1e6, -1e6, 3.1]), int16, attributes).tolist() == [100, 0, 7]
+    unsigned = packed_values(np.array([200.0, 300, 255]), np.dtype("i1"), {"_Unsigned": "true", "_FillValue": np.int8(-1)})
     assert unsigned.view("u1").tolist() == [200, 254, 254]
-    assert packed(np.array([1e30]), np.dtype("i8"), {})[0] == 2**63 - 1024
-    assert packed(np.array([1.25]), np.dtype(">f4"), {"add_offset": 1})[0] == 0.25
+    assert packed_values(np.array([1e30]), np.dtype("i8"), {})[0] == 2**63 - 1024
+    assert packed_values(np.array([1.25]), np.dtype(">f4"), {"add_offset": 1})[0] == 0.25
 
 
 @pytest.mark.parametrize("kind", ["link", "external", "virtual"])
@@ -342,8 +342,8 @@ def test_netcdf_3_is_read_and_becomes_netcdf_4(sst, tmp_path, form):
 def test_times_keep_their_resolution():
     """Microseconds of today: rows of a table with an absent one, and a coordinate of NetCDF."""
     dates = np.datetime64("2024-05-01T12:00:00.000250", "ns") + 1_000 * np.arange(9).astype("timedelta64[ns]")
-    assert Clock.of("when", dates).axis is None, "at equal distances"
-    assert Clock.of("when", np.delete(dates, 3)).absent.tolist() == [3]
+    assert Clock.from_times("when", dates).axis is None, "at equal distances"
+    assert Clock.from_times("when", np.delete(dates, 3)).absent.tolist() == [3]
     (axis,) = axes_of(xarray.DataArray(np.arange(9.0), [("when", dates)], name="x"), ["when"])
     assert axis.samples is None
     np.testing.assert_array_equal(axis.restore(axis.grid()), dates)

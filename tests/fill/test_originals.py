@@ -16,8 +16,7 @@ from clip_files import pictures, write_video
 from PIL import Image
 
 from pe_fill.filling import fill
-from pe_fill.formats.editable import EditableFile
-from pe_fill.formats.original import read_original
+from pe_fill.formats.editable import EditableFile, read_original
 from pe_lightning.errors import InputError
 from pe_lightning.signals.sources.missing import Missing
 from pe_lightning.signals.sources.paths import SourceFile

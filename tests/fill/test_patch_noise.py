@@ -38,8 +38,9 @@ def psnr(found: object, clean: AnyArray) -> float:
     return 10 * math.log10(255**2 / max(1e-9, np.square(np.float64(np.asarray(found)) - clean).mean()))
 
 
-@pytest.mark.parametrize("level", [0, 5, 25])
-@pytest.mark.parametrize("name", ["astronaut", "brick", "grass", "gravel"])
+@pytest.mark.parametrize(
+    ("name", "level"), [("astronaut", 0), ("brick", 0), ("grass", 5), ("gravel", 5), ("astronaut", 25), ("brick", 25)]
+)
 @pytest.mark.slow
 def test_noise_is_found_and_no_result_is_worse_than_the_picture(name: str, level: int) -> None:
     clean = picture(name)
@@ -83,11 +84,11 @@ def test_correlated_noise_is_removed_as_in_a_sample_of_it() -> None:
     assert results["0:32,0:96"].signals[0].noise == pytest.approx(15, rel=0.1)
 
 
-@pytest.mark.parametrize("kind", ["uint16", "float", "missing", "alpha"])
+@pytest.mark.parametrize("kind", ["uint16", "missing", "alpha"])
 def test_dtypes_channels_and_missing_pixels(kind: str) -> None:
     clean = picture("chelsea")
     given = noisy(clean, 20)
-    values, scale = {"uint16": (given * np.uint16(257), 257.0), "float": (given / 1000, 1e-3)}.get(kind, (given, 1.0))
+    values, scale = {"uint16": (given * np.uint16(257), 257.0), "missing": (given / 1000, 1e-3)}.get(kind, (given, 1.0))
     missing = np.zeros(given.shape[:2], bool)
     if kind == "missing":
         missing[20:24, 10:50] = True

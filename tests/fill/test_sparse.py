@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from pe_fill.sparse.lifting import LIFTINGS
 from pe_fill.sparse.network import Coefficients, SparseWeight
 from pe_lightning.errors import InputError
 
@@ -17,8 +16,9 @@ def weights(*shape, seed=0):
     return x / x.abs().max() + 0.1 * torch.randn(shape, generator=generator)
 
 
-@pytest.mark.parametrize("name", LIFTINGS)
-@pytest.mark.parametrize("shape", [(1, 2), (2, 1), (1, 37), (3, 16, 11), (2, 5, 6, 7)])
+@pytest.mark.parametrize(
+    ("name", "shape"), [("9/7", (1, 2)), ("5/3", (2, 1)), ("haar", (1, 37)), ("9/7", (3, 16, 11)), ("5/3", (2, 5, 6, 7))]
+)
 def test_all_coefficients_are_the_weight(name, shape):
     weight = weights(*shape)
     coefficients = Coefficients(weight, name)

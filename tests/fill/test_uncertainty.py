@@ -7,8 +7,8 @@ import torch
 from fits import signals
 
 from pe_fill.adaptive.bank import AnisotropicKernels
+from pe_fill.adaptive.linear_spread import uncertainty_of_grid
 from pe_fill.adaptive.points import RIDGE, AdaptivePoints
-from pe_fill.adaptive.uncertainty import uncertainty_of_grid
 from pe_lightning.errors import InputError
 from pe_lightning.estimators import LinearRidge
 from pe_lightning.training import TensorDataModule
