@@ -71,7 +71,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gauss": lambda z: torch.exp(-((10 * z) ** 2)),
     "relu": torch.relu,
 }
-RATES = {"relu": 5e-3, "sine": 1e-3, "gabor": 1e-3, "finer": 1e-3, "gauss": 3e-3, "staf": 1e-3}
+RATES = {"relu": 5e-3, "sine": 5e-4, "gabor": 1e-3, "finer": 5e-4, "gauss": 3e-3, "staf": 1e-3}
 
 
 # -- plain PyTorch ----------------------------------------------------------------------------------------------------

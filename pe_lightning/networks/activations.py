@@ -138,7 +138,7 @@ class Sine(Activation):
 
     formula = "sin(ω z)"
     reference = "Sitzmann et al., Implicit Neural Representations with Periodic Activation Functions, NeurIPS 2020"
-    rate = 1e-3
+    rate = 5e-4
     scales_targets = True
     default_omega = 30.0
 
@@ -204,6 +204,7 @@ class Staf(Sine):
 
     formula = "Σ b_j sin(w_j z + φ_j)"
     reference = "Morsali et al., STAF: Sinusoidal Trainable Activation Functions, 2025"
+    rate = 1e-3
     terms: ClassVar[int] = 5
 
     def __init__(self, omega: float | None = None, scale: float | None = None, first: bool = False) -> None:

@@ -16,7 +16,7 @@ from pe_lightning.errors import InputError
 from pe_lightning.training import ComplexLinear, FunctionModule, SimpleMLP, TensorDataModule
 
 SMALL: dict[str, Any] = {"encoder": "identity", "depth": 2, "hidden_size": 12}
-RATES = {"relu": 5e-3, "sine": 1e-3, "gabor": 1e-3, "finer": 1e-3, "gauss": 3e-3, "staf": 1e-3}
+RATES = {"relu": 5e-3, "sine": 5e-4, "gabor": 1e-3, "finer": 5e-4, "gauss": 3e-3, "staf": 1e-3}
 
 
 def waves(frequency: float, size: int = 32) -> Tensor:

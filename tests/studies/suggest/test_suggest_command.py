@@ -1,6 +1,8 @@
 """``suggest`` from end to end, and the configuration that it writes."""
 
+import csv
 import json
+import re
 from pathlib import Path
 
 import h5py
@@ -14,6 +16,7 @@ from pe_lightning.__main__ import main
 from pe_lightning.signals.sources.paths import image_samples
 from pe_lightning.studies.suggest import command, search
 
+ROOT = Path(__file__).parents[3]
 FEW = ["--encoders", "gau,bspline,rff"]
 
 
@@ -52,6 +55,10 @@ def test_a_picture(capsys, tmp_path):
     shown = capsys.readouterr()
     name, psnr = best_of_table(shown.out)
     assert "bicubic interpolation" in shown.out
+    with (ROOT / "configs/studies/encodings.csv").open() as lines:
+        study = {row["method"]: float(row["photographs, every second"]) for row in csv.DictReader(lines)}
+    above = [score for method, score in study.items() if method.endswith(" exact") and score >= study["bspline exact"]]
+    assert re.search(rf" *bspline, K = \d+ .* {len(above)} +\S*$", shown.out, re.MULTILINE), "the rank in the study"
     assert "my picture: 48x64, 3 channel(s)" in shown.out
     assert "Warning" not in shown.err
     text = Path("suggested.yaml").read_text()
