@@ -22,6 +22,8 @@ from pe_lightning.studies.tables import latex_table, markdown_table, print_table
 
 INTERPOLATION = "best interpolation"
 """The row of the interpolation with the highest mean score of each column."""
+COLUMN_WIDTH = 20
+"""Characters of a column of scores in the terminal; of more columns than its width has, several tables are printed."""
 MIN_RANKED = 5
 """Fewest rows whose order is compared with that of another key."""
 
@@ -50,6 +52,11 @@ class Overview:
     def columns(self) -> list[tuple[str, ...]]:
         """The columns in the order of the runs."""
         return list(dict.fromkeys(self.scores["column"]))
+
+    @property
+    def scored(self) -> str:
+        """What is scored, before the name of the metric: nothing where trained samples are."""
+        return "held-out " if self.scores["gain"].notna().any() else ""
 
     def means(self) -> pd.DataFrame:
         """Mean scores, rows by columns, best first; a last column ``gain`` has the mean above interpolation.
@@ -112,9 +119,13 @@ class Overview:
     def print(self) -> None:
         """Prints the table, with the correlations of further keys."""
         console, shown = errors.console(), self.texts()
-        title = f"Mean held-out {self.metric.title} of all data, by {', '.join(self.across)}"
+        title = f"Mean {self.scored}{self.metric.title} of all data, by {', '.join(self.across)}"
         console.print(Text(title, style="italic"))
-        print_table(console, shown, ["dim" if names[0] == INTERPOLATION else "" for names in shown.index])
+        styles = ["dim" if names[0] == INTERPOLATION else "" for names in shown.index]
+        names_width = sum(max(map(len, level)) + 3 for level in shown.index.levels)
+        together = max(1, (console.width - names_width) // COLUMN_WIDTH)
+        for first in range(0, shown.shape[1], together):
+            print_table(console, shown.iloc[:, first : first + together], styles)
         console.print(
             Text(
                 "Means ± standard error over signals, of one signal over seeds; above interpolation: mean ± half of a 95% t "
@@ -147,7 +158,7 @@ class Overview:
             axes.set_xscale("symlog", linthresh=1e-3)
             axes.grid(alpha=0.3)
         figure.supxlabel(key.replace("_", " "), fontsize="small")
-        figure.supylabel(f"held-out {self.metric.title}", fontsize="small")
+        figure.supylabel(f"{self.scored}{self.metric.title}", fontsize="small")
         return figure
 
     def plot_rows(self) -> Figure:
