@@ -23,6 +23,7 @@ from lightning.pytorch import Callback, Trainer
 from torch import Tensor
 
 ROOT = Path(__file__).parents[1]
+sys.path.append(str(ROOT / "datasets"))  # modules that benchmarks share with the training of priors
 PHOTOGRAPHS = ("astronaut", "coffee", "chelsea", "rocket")
 """Of scikit-image."""
 

@@ -25,9 +25,7 @@ from typing import Any
 import numpy as np
 import skimage.data
 import torch
-from drawing import HELD_OUT_FONTS, draw_words
 from harness import bicubic_psnr, files_of, load, make_parser, print_row, print_titles, psnr, run_sections, score_between
-from make_priors import PHOTOGRAPHS
 from matplotlib.cbook import get_sample_data
 from numpy.typing import NDArray
 from PIL import Image
@@ -42,6 +40,9 @@ from pe_fill.estimators.priors import PRIOR_KEY, card, shipped_file
 from pe_fill.filling import fill
 from pe_lightning.results.checkpoint_files import locate, read_checkpoint
 from pe_lightning.training import VideoDataModule
+
+from drawing import HELD_OUT_FONTS, draw_words
+from make_priors import PHOTOGRAPHS
 
 Pictures = dict[str, list[Tensor]]
 Bytes = NDArray[np.uint8]

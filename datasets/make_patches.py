@@ -19,13 +19,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from make_priors import PHOTOGRAPHS, PatchDataModule
 from numpy.typing import NDArray
 from torch import Tensor
 
 import pe_fill
 from pe_fill.members.patch_mixture import SIDE, PatchMixture, closest, oriented_patches
 from pe_fill.networks.cells import turns
+
+from make_priors import PHOTOGRAPHS, PatchDataModule
 
 WEIGHTS = Path(pe_fill.__file__).parent / "estimators" / "weights" / "patches.pt"
 LEAST_CONTRAST = 0.01

@@ -19,7 +19,6 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import torch
-from drawing import draw_picture
 from jsonargparse.typing import ClosedUnitInterval, NonNegativeInt, PositiveFloat, PositiveInt
 from lightning.pytorch import LightningDataModule
 from numpy.typing import NDArray
@@ -40,6 +39,8 @@ from pe_lightning.results.config_files import as_yaml
 from pe_lightning.signals import Process, TrainLoader
 from pe_lightning.signals.sources import read_pictures
 from pe_lightning.training import TaskScores, TrainedModule, datamodule_of, trainer_of, warm_up_and_cosine
+
+from drawing import draw_picture
 
 PHOTOGRAPHS = {
     "skimage.data": (

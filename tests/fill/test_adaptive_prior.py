@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from drawing import draw_words
 from fits import fit, signals
 
 from pe_fill import Adaptive, Local
@@ -17,6 +16,8 @@ from pe_fill.networks.local import LocalPrior
 from pe_lightning.errors import InputError
 from pe_lightning.signals.sampling import GridSampling, RandomSampling
 from pe_lightning.training import TensorDataModule
+
+from drawing import draw_words
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from drawing import draw_words
 from numpy.typing import NDArray
 from PIL import Image
 
@@ -26,6 +25,8 @@ from pe_lightning.estimators.folds import interpolated_folds, score_folds
 from pe_lightning.signals import FoldSampling
 from pe_lightning.training import ComplexLinear, TensorDataModule
 from pe_lightning.training.quiet_fits import fit_quietly
+
+from drawing import draw_words
 
 K = 4
 RNG = np.random.default_rng(0)

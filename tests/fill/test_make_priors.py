@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-import make_priors
 import numpy as np
 import pytest
 import torch
-from drawing import draw_picture, draw_words
-from make_priors import CellRegression, PatchDataModule, PatchRegression, shipped_photographs
 from PIL import Image
 
 from pe_fill.estimators.priors import read_prior
 from pe_fill.networks.local import blend_weight
 from pe_lightning.errors import InputError
+
+import make_priors
+from drawing import draw_picture, draw_words
+from make_priors import CellRegression, PatchDataModule, PatchRegression, shipped_photographs
 
 
 @pytest.fixture(scope="module")

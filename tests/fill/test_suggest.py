@@ -8,7 +8,6 @@ import pytest
 import torch
 import yaml
 from commands import error_of
-from drawing import draw_words
 from PIL import Image
 from studies.suggest.test_suggest_command import best_of_table, fitted, picture
 
@@ -18,6 +17,8 @@ from pe_lightning import encoders
 from pe_lightning.__main__ import main
 from pe_lightning.signals.sampling import GridSampling
 from pe_lightning.training import TensorDataModule
+
+from drawing import draw_words
 
 
 @pytest.mark.usefixtures("empty_folder")
