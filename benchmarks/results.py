@@ -206,7 +206,7 @@ def storage() -> Values:
 
 
 def _study(name: str, part: str, repeats: int, *against: str) -> Values:
-    """Mean PSNR and gain over interpolation by method; the table goes to docs/which.md, figures beside it, CSV to the study.
+    """Mean PSNR and gain over interpolation by method; the table goes to docs/which.md; figures and CSV with ``against``.
 
     Cells that ``sweeps/`` has are not run again.
     """
@@ -228,19 +228,19 @@ def _study(name: str, part: str, repeats: int, *against: str) -> Values:
                 words = ("--by", ",".join(by), "--across", "signal,samples", "--against", ",".join(keys), "--out", report)
                 print(run("compare", *paths, *words, folder=folder, OMP_NUM_THREADS="1")[0])
         found = folder / "all"
-        if part == "quick":
+        if against:
             shutil.copy(found / "overview.csv", ROOT / f"configs/studies/{name}.csv")
-        for path in [*found.glob("*.png"), *folder.glob("linear/score*.png")]:
+        for path in [*found.glob("overview.png"), *folder.glob("linear/score*.png")] if against else []:
             with Image.open(path) as picture:
                 small = picture.convert("RGB").quantize(64, Image.Quantize.MAXCOVERAGE)
                 small.save(ROOT / f"docs/{name}-{part}-{path.stem.removeprefix('score_vs_')}.png", optimize=True)
         page = ROOT / "docs/which.md"
         page.write_text(with_table(page.read_text(), f"{name}-{part}", (found / "overview.md").read_text()))
-        table = pd.read_csv(found / "overview.csv", index_col=list(range(len(by))))
+        table = pd.read_csv(found / "overview.csv", dtype=dict.fromkeys(by, str)).fillna(dict.fromkeys(by, ""))
     values: Values = {}
-    for names, row in table.iterrows():
-        method = key_of(" ".join(names) if isinstance(names, tuple) else str(names))
-        values[method] = {key_of(column): float(value) for column, value in row.dropna().items()}
+    for _, row in table.iterrows():
+        scores = row.drop(list(by)).dropna()
+        values[key_of(" ".join(row[list(by)]))] = {key_of(str(column)): float(value) for column, value in scores.items()}
     return values
 
 
