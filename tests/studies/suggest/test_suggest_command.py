@@ -58,7 +58,7 @@ def test_a_picture(capsys, tmp_path):
     with (ROOT / "configs/studies/encodings.csv").open() as lines:
         study = {row["method"]: float(row["photographs, every second"]) for row in csv.DictReader(lines)}
     above = [score for method, score in study.items() if method.endswith(" exact") and score >= study["bspline exact"]]
-    assert re.search(rf" *bspline, K = \d+ .* {len(above)} +\S*$", shown.out, re.MULTILINE), "the rank in the study"
+    assert re.search(rf" *bspline, K = .* {len(above)} +\S*$", shown.out, re.MULTILINE), "the rank in the study"
     assert "my picture: 48x64, 3 channel(s)" in shown.out
     assert "Warning" not in shown.err
     text = Path("suggested.yaml").read_text()
