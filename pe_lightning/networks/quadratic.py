@@ -83,19 +83,19 @@ class QuadraticErrors:
                     function(*inputs, out=out)
                 if errors is not None:
                     parts.append(_total(errors.square()))
-            return torch.cat(parts) if parts else self.through_samples(weight), self._half.clone()
-
-    def through_samples(self, weight: Tensor) -> Tensor:
-        """The squared errors on a whole grid as they are defined, ``(S,)``."""
-        errors = mode_products(weight, self.features).sub_(self.target)
-        return _total(errors.square_())
+            if not parts:  # Gram matrices of all axes: the errors themselves are not formed
+                parts.append(_total(mode_products(weight, self.features).sub_(self.target).square_()))
+            return torch.cat(parts), self._half.clone()
 
     def _bind(self, weight: Tensor) -> list[Group]:
         """The groups, whose calls read these weights: allocating or slicing memory takes longer than small products."""
         if self._address != weight.data_ptr():
             self._half = torch.empty_like(weight, requires_grad=False)
             self._groups, memory = [], _Memory(weight)
-            for (signals,) in grid_blocks([len(weight)], [_signals_at_once(weight)]):
+            count = len(weight)
+            if weight.device.type == "cpu":  # groups whose weights stay in its cache
+                count = max(1, (1 << 20) // max(weight.element_size() * math.prod(weight.shape[1:]), 1))
+            for (signals,) in grid_blocks([len(weight)], [count]):
                 self._groups.append(self._group(weight[signals], signals, self._half[signals], memory))
             self._address = weight.data_ptr()
         return self._groups
@@ -147,12 +147,6 @@ class _SquaredErrors(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         (half,) = ctx.saved_tensors
         return half * (2 * gradient).reshape(-1, *[1] * (half.ndim - 1)), None
-
-
-def _signals_at_once(weight: Tensor) -> int:
-    bytes_per_signal = weight.element_size() * math.prod(weight.shape[1:])
-    # bytes of the weights of signals that are processed together on a CPU, so that they stay in its cache
-    return max(1, (1 << 20) // max(bytes_per_signal, 1)) if weight.device.type == "cpu" else len(weight)
 
 
 def _gram_if_cheaper(features: Tensor) -> Tensor | None:
