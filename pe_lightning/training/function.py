@@ -15,9 +15,8 @@ from lightning.pytorch.trainer.states import TrainerFn
 from torch import Tensor
 from typing_extensions import Self
 
-from pe_lightning.encodings.base import check_points
+from pe_lightning.encodings.base import POINTS_AT_ONCE, check_points
 from pe_lightning.errors import InputError, show_metric, show_protocol
-from pe_lightning.estimators.base import POINTS_AT_ONCE
 from pe_lightning.evaluation import metrics
 from pe_lightning.linalg import full_precision
 from pe_lightning.signals.batches import GridBatch, PointBatch, SignalInfo
