@@ -191,7 +191,7 @@ class RunRecorder(Callback):
             return
         failed = trainer.state.fn == TrainerFn.FITTING and trainer.global_step == 0
         if failed:
-            end_wandb(trainer.loggers)  # it writes into the directory
+            end_wandb(trainer.loggers, 1)  # it writes into the directory
         self._claimed.release({runs.CONFIG, *RECORDS} if failed else ())
 
     # -- a fit --------------------------------------------------------------------------------------------------------
