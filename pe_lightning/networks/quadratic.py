@@ -91,8 +91,8 @@ class QuadraticErrors:
         """The groups, whose calls read these weights: allocating or slicing memory takes longer than small products."""
         if self._address != weight.data_ptr():
             self._half = torch.empty_like(weight, requires_grad=False)
-            self._groups, memory = [], _Memory(weight)
-            count = len(weight)
+            self._groups, count = [], len(weight)
+            memory: dict[tuple[int, ...], Tensor] = {}  # of intermediate results, the same for all groups
             if weight.device.type == "cpu":  # groups whose weights stay in its cache
                 count = max(1, (1 << 20) // max(weight.element_size() * math.prod(weight.shape[1:]), 1))
             for (signals,) in grid_blocks([len(weight)], [count]):
@@ -100,7 +100,7 @@ class QuadraticErrors:
             self._address = weight.data_ptr()
         return self._groups
 
-    def _group(self, x: Tensor, signals: slice, out: Tensor, memory: _Memory) -> Group:
+    def _group(self, x: Tensor, signals: slice, out: Tensor, memory: dict[tuple[int, ...], Tensor]) -> Group:
         before = [(self.features[axis], 2 + axis) for axis in self.sampled]
         # the last axis first: one large product into contiguous memory
         before += [(self.grams[axis], 2 + axis) for axis in reversed(self.axes)]
@@ -110,7 +110,10 @@ class QuadraticErrors:
         for number, (matrix, axis) in enumerate(products, 1):
             shape = (*x.shape[:axis], matrix.shape[0], *x.shape[axis + 1 :])
             are_errors = number == len(before) and not self.axes
-            result = out if number == len(products) else memory.like(-1 if are_errors else number % 2, shape)
+            key = (-1 if are_errors else number % 2, *shape)
+            if number < len(products) and key not in memory:
+                memory[key] = torch.empty(shape, dtype=out.dtype, device=out.device)
+            result = out if number == len(products) else memory[key]
             calls += mode_product_calls(x, matrix, axis, result)
             x = result
             if number == len(before):
@@ -119,20 +122,6 @@ class QuadraticErrors:
                     calls.append((torch.mul, (x, self.mask if len(self.mask) == 1 else self.mask[signals]), x))
                 errors = x if are_errors else None
         return Group(signals, calls, errors)
-
-
-class _Memory:
-    """Memory of intermediate results by number, the same for all groups of signals."""
-
-    def __init__(self, like: Tensor) -> None:
-        self._like = like
-        self._held: dict[tuple[int, ...], Tensor] = {}
-
-    def like(self, number: int, shape: Sequence[int]) -> Tensor:
-        key = (number, *shape)
-        if key not in self._held:
-            self._held[key] = torch.empty(tuple(shape), dtype=self._like.dtype, device=self._like.device)
-        return self._held[key]
 
 
 class _SquaredErrors(torch.autograd.Function):
