@@ -21,7 +21,7 @@ from pe_lightning.registry import Registry
 from pe_lightning.signals.batches import SignalInfo
 from pe_lightning.signals.split_signals import Signals
 from pe_lightning.signals.splits import Split
-from pe_lightning.solvers.report import FitReport
+from pe_lightning.solvers.solution import FitReport
 
 
 class Field(Protocol):

@@ -22,7 +22,7 @@ from pe_lightning.linalg import full_precision
 from pe_lightning.signals.batches import GridBatch, PointBatch, SignalInfo
 from pe_lightning.signals.distributed import rank_zero_info
 from pe_lightning.signals.split_signals import Signals
-from pe_lightning.solvers.report import FitReport
+from pe_lightning.solvers.solution import FitReport
 from pe_lightning.training.base import TrainedModule, datamodule_of, signals_of, trainer_of
 from pe_lightning.training.datamodule import OutputGrid, SignalDataModule
 from pe_lightning.training.sharding import SignalScores
