@@ -71,11 +71,6 @@ class Option:
         return self.values[0] if len(self.values) == 1 else None
 
 
-def is_option(word: str) -> bool:
-    """Whether a word is an option, and no value such as -1 or -.5."""
-    return word.startswith("-") and not re.match(r"-\.?\d", word)
-
-
 def read(
     words: Sequence[str], flags: Collection[str] = FLAGS, multiple: Collection[str] = MULTIPLE
 ) -> tuple[list[str], list[Option]]:
@@ -90,7 +85,7 @@ def read(
     options: list[list[str]] = []
     wanted: float = 0  # values that the last option still takes
     for word in words:
-        if is_option(word):
+        if word.startswith("-") and not re.match(r"-\.?\d", word):  # no value such as -1 or -.5
             name, equals, _ = word.lstrip("-").partition("=")
             options.append([word])
             wanted = 0 if equals or name in flags else math.inf if name in multiple else 1

@@ -10,7 +10,6 @@ from typing import Any
 from lightning.pytorch import Callback, LightningDataModule, LightningModule, Trainer
 from lightning.pytorch.callbacks import ProgressBar
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
-from lightning.pytorch.loggers import WandbLogger
 
 from pe_lightning.cli.arguments import VERBOSE, read, rewrite
 from pe_lightning.cli.help import short_help
@@ -25,7 +24,7 @@ from pe_lightning.training import FunctionModule, SignalDataModule, TrainedModul
 from pe_lightning.training.base import refuse_other_model
 from pe_lightning.training.callbacks import GracefulStop, PSNRProgressBar, RunRecorder
 from pe_lightning.training.callbacks.base import refuse_lost_results
-from pe_lightning.training.callbacks.loggers import wandb_may_fail
+from pe_lightning.training.callbacks.loggers import end_wandb
 from pe_lightning.training.checkpoints import BestAndLast, FiniteWeights, restoring
 from pe_lightning.training.fit import fold_scores
 from pe_lightning.training.function import FinalScore
@@ -178,7 +177,7 @@ class CommandLine(LightningCLI):
             if self.verb == "fit":
                 self.trainer.test(self.model, datamodule=self.datamodule, verbose=False, weights_only=True)
         if self.verb == "fit":
-            self.after_fit()
+            end_wandb(self.trainer.loggers, exit_status(self.stop.signum or 0) if self.stop.preempted else None)
 
     def before_fit(self) -> None:
         """Fails on bad input before anything is started or written: checks the data, scores folds, builds the model."""
@@ -193,16 +192,6 @@ class CommandLine(LightningCLI):
                 self.start.apply(model, data)
             model.build_from(data, self.trainer.strategy.root_device)
             self.best.monitor = model.monitor  # the metric may be the data's
-
-    def after_fit(self) -> None:
-        """Ends the W&B run, if there is one."""
-        if any(isinstance(logger, WandbLogger) for logger in self.trainer.loggers):
-            import wandb
-
-            with wandb_may_fail():
-                # a run that is torn down would stay the current one of this process
-                wandb.finish(exit_code=exit_status(self.stop.signum or 0) if self.stop.preempted else None)
-                wandb.teardown()  # waits for the process of wandb, which writes its last records after finish() returns
 
     def _score_folds(self, model: FunctionModule, data: SignalDataModule) -> None:
         if self.start is not None:

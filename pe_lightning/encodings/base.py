@@ -12,6 +12,8 @@ from pe_lightning.encoders import Encoder
 from pe_lightning.encoders.arguments import plain
 from pe_lightning.errors import InputError
 
+POINTS_AT_ONCE = 1 << 16
+"""Points whose features or values are computed at a time; more are not faster."""
 MAX_LISTED_VALUES = 64
 """Numbers of a learned parameter that a description lists one by one."""
 
@@ -82,8 +84,8 @@ def _summary(values: Tensor) -> Any:
     return {"shape": list(values.shape), "mean": float(numbers.mean()), "std": float(numbers.std())}
 
 
-def largest_row_norm(encode: Callable[[Tensor], Tensor], points: Tensor, limit: int = 1 << 16) -> Tensor:
-    """The largest Euclidean norm of the features of points, ``limit`` points at a time; 1 if all are zero."""
-    norms = [torch.linalg.vector_norm(encode(some), dim=-1).amax() for some in torch.split(points, limit)]
+def largest_row_norm(encode: Callable[[Tensor], Tensor], points: Tensor) -> Tensor:
+    """The largest Euclidean norm of the features of points; 1 if all are zero."""
+    norms = [torch.linalg.vector_norm(encode(some), dim=-1).amax() for some in torch.split(points, POINTS_AT_ONCE)]
     largest = torch.stack(norms).amax()
     return torch.where(largest > 0, largest, torch.ones_like(largest))

@@ -12,6 +12,9 @@ from pe_lightning.encoders import Encoder, EncoderLike, cell_means, is_local, lo
 from pe_lightning.encodings.base import EncoderList, Encoding, check_axes, check_points, largest_row_norm
 from pe_lightning.linalg import Identity, Operator, encode_axis, mode_products, rowwise_products
 
+MAX_VALUES_AT_ONCE = 1 << 24
+"""Features, and values of a hidden layer, that are held at a time outside training: 64 MB in float32."""
+
 
 class Complex(Encoding):
     r"""Kronecker product of per-axis features: :math:`\Psi = \psi_1(x_1) \otimes \dots \otimes \psi_D(x_D)`.
@@ -87,7 +90,7 @@ class Complex(Encoding):
         check_points(coords, self.num_axes)
         return [encoder(coords[..., a]) * self.scales[a] for a, encoder in enumerate(self.axis_encoders)]
 
-    def points(self, weight: Tensor, coords: Tensor, limit: int = 1 << 24) -> Tensor:
+    def points(self, weight: Tensor, coords: Tensor, limit: int = MAX_VALUES_AT_ONCE) -> Tensor:
         """The linear layer at scattered points ``(P, D)``: weights ``(*batch, K_1, ..., K_D)`` -> ``(*batch, P)``.
 
         Points are evaluated in chunks of about ``limit`` intermediate values at most.
@@ -101,7 +104,7 @@ class Complex(Encoding):
         return torch.cat([rowwise_products(weight, features) for features in feature_lists], -1)
 
     def samples(
-        self, weight: Tensor, features: Sequence[Tensor], positions: Sequence[Tensor], limit: int = 1 << 24
+        self, weight: Tensor, features: Sequence[Tensor], positions: Sequence[Tensor], limit: int = MAX_VALUES_AT_ONCE
     ) -> Tensor:
         """The linear layer at samples of a grid, from their positions ``(P,)`` and the features ``(N_a, K_a)`` per axis."""
         count = self._points_at_once(weight, limit)

@@ -18,7 +18,7 @@ import lazy_loader
 if TYPE_CHECKING:
     from pe_lightning.estimators.base import Estimator, Field, Fits, FittedField, Spread, Variant, estimators
     from pe_lightning.estimators.linear import LinearRidge
-    from pe_lightning.solvers.report import FitReport
+    from pe_lightning.solvers.solution import FitReport
 
 __all__ = [
     "Estimator",

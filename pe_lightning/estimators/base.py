@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from pe_lightning.encoders import Encoder
-from pe_lightning.encodings.base import check_points
+from pe_lightning.encodings.base import POINTS_AT_ONCE, check_points
 from pe_lightning.errors import InputError
 from pe_lightning.evaluation.scores import held_out_psnr
 from pe_lightning.linalg import full_precision
@@ -21,10 +21,7 @@ from pe_lightning.registry import Registry
 from pe_lightning.signals.batches import SignalInfo
 from pe_lightning.signals.split_signals import Signals
 from pe_lightning.signals.splits import Split
-from pe_lightning.solvers.report import FitReport
-
-POINTS_AT_ONCE = 1 << 16
-"""Points that are predicted at once."""
+from pe_lightning.solvers.solution import FitReport
 
 
 class Field(Protocol):

@@ -11,14 +11,12 @@ from torch import Tensor
 
 from pe_lightning.encoders import Encoder
 from pe_lightning.encodings import Complex
+from pe_lightning.encodings.complex import MAX_VALUES_AT_ONCE
 from pe_lightning.linalg import full_precision, largest_eigenvalue, without_autocast
 from pe_lightning.networks.complex import ComplexNetwork
 from pe_lightning.networks.ensemble import VmapEnsemble
 from pe_lightning.networks.quadratic import QuadraticErrors
 from pe_lightning.signals.batches import GridBatch, PointBatch
-
-MAX_VALUES_AT_ONCE = 1 << 24
-"""Values of a hidden layer, or features of the first axis, that are held at a time outside training."""
 
 
 class ComplexEnsemble:

@@ -83,24 +83,24 @@ class QuadraticErrors:
                     function(*inputs, out=out)
                 if errors is not None:
                     parts.append(_total(errors.square()))
-            return torch.cat(parts) if parts else self.through_samples(weight), self._half.clone()
-
-    def through_samples(self, weight: Tensor) -> Tensor:
-        """The squared errors on a whole grid as they are defined, ``(S,)``."""
-        errors = mode_products(weight, self.features).sub_(self.target)
-        return _total(errors.square_())
+            if not parts:  # Gram matrices of all axes: the errors themselves are not formed
+                parts.append(_total(mode_products(weight, self.features).sub_(self.target).square_()))
+            return torch.cat(parts), self._half.clone()
 
     def _bind(self, weight: Tensor) -> list[Group]:
         """The groups, whose calls read these weights: allocating or slicing memory takes longer than small products."""
         if self._address != weight.data_ptr():
             self._half = torch.empty_like(weight, requires_grad=False)
-            self._groups, memory = [], _Memory(weight)
-            for (signals,) in grid_blocks([len(weight)], [_signals_at_once(weight)]):
+            self._groups, count = [], len(weight)
+            memory: dict[tuple[int, ...], Tensor] = {}  # of intermediate results, the same for all groups
+            if weight.device.type == "cpu":  # groups whose weights stay in its cache
+                count = max(1, (1 << 20) // max(weight.element_size() * math.prod(weight.shape[1:]), 1))
+            for (signals,) in grid_blocks([len(weight)], [count]):
                 self._groups.append(self._group(weight[signals], signals, self._half[signals], memory))
             self._address = weight.data_ptr()
         return self._groups
 
-    def _group(self, x: Tensor, signals: slice, out: Tensor, memory: _Memory) -> Group:
+    def _group(self, x: Tensor, signals: slice, out: Tensor, memory: dict[tuple[int, ...], Tensor]) -> Group:
         before = [(self.features[axis], 2 + axis) for axis in self.sampled]
         # the last axis first: one large product into contiguous memory
         before += [(self.grams[axis], 2 + axis) for axis in reversed(self.axes)]
@@ -110,7 +110,10 @@ class QuadraticErrors:
         for number, (matrix, axis) in enumerate(products, 1):
             shape = (*x.shape[:axis], matrix.shape[0], *x.shape[axis + 1 :])
             are_errors = number == len(before) and not self.axes
-            result = out if number == len(products) else memory.like(-1 if are_errors else number % 2, shape)
+            key = (-1 if are_errors else number % 2, *shape)
+            if number < len(products) and key not in memory:
+                memory[key] = torch.empty(shape, dtype=out.dtype, device=out.device)
+            result = out if number == len(products) else memory[key]
             calls += mode_product_calls(x, matrix, axis, result)
             x = result
             if number == len(before):
@@ -119,20 +122,6 @@ class QuadraticErrors:
                     calls.append((torch.mul, (x, self.mask if len(self.mask) == 1 else self.mask[signals]), x))
                 errors = x if are_errors else None
         return Group(signals, calls, errors)
-
-
-class _Memory:
-    """Memory of intermediate results by number, the same for all groups of signals."""
-
-    def __init__(self, like: Tensor) -> None:
-        self._like = like
-        self._held: dict[tuple[int, ...], Tensor] = {}
-
-    def like(self, number: int, shape: Sequence[int]) -> Tensor:
-        key = (number, *shape)
-        if key not in self._held:
-            self._held[key] = torch.empty(tuple(shape), dtype=self._like.dtype, device=self._like.device)
-        return self._held[key]
 
 
 class _SquaredErrors(torch.autograd.Function):
@@ -147,12 +136,6 @@ class _SquaredErrors(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         (half,) = ctx.saved_tensors
         return half * (2 * gradient).reshape(-1, *[1] * (half.ndim - 1)), None
-
-
-def _signals_at_once(weight: Tensor) -> int:
-    bytes_per_signal = weight.element_size() * math.prod(weight.shape[1:])
-    # bytes of the weights of signals that are processed together on a CPU, so that they stay in its cache
-    return max(1, (1 << 20) // max(bytes_per_signal, 1)) if weight.device.type == "cpu" else len(weight)
 
 
 def _gram_if_cheaper(features: Tensor) -> Tensor | None:

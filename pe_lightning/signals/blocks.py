@@ -13,15 +13,13 @@ from torch import Tensor
 
 from pe_lightning.errors import InputError
 from pe_lightning.signals.distributed import rank_zero_info
-from pe_lightning.signals.raw import RawSignals
+from pe_lightning.signals.raw import BLOCK_BYTES, RawSignals
 from pe_lightning.signals.validation import check_memory
 
 Block: TypeAlias = tuple[slice, ...]
 """One slice of step 1 per axis."""
 ROW_BLOCK_VALUES = 1 << 20
 """Approximate number of values in a block of rows."""
-BLOCK_BYTES = 1 << 24
-"""Float32 bytes per block when all values are read; larger blocks are not faster."""
 MAX_LISTED = 8
 """Most signals that a notice lists."""
 

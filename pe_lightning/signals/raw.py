@@ -23,8 +23,10 @@ Media: TypeAlias = str
 AnyArray: TypeAlias = npt.NDArray[Any]
 Mask: TypeAlias = npt.NDArray[np.bool_]
 
-BLOCK_VALUES = 1 << 22
-"""Number of values per block of signals in memory."""
+BLOCK_BYTES = 1 << 24
+"""Approximate bytes of a block of samples that is read, decoded or converted at a time; larger blocks are not faster."""
+BLOCK_VALUES = BLOCK_BYTES // 4
+"""Number of float32 values of a block."""
 
 
 def unmasked(values: npt.ArrayLike) -> AnyArray:

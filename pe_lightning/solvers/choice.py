@@ -32,7 +32,6 @@ from pe_lightning.linalg import factor_axes, full_precision, ridge_response
 from pe_lightning.linalg.threads import threads_for_values
 from pe_lightning.signals import validation
 from pe_lightning.solvers.features import on_host
-from pe_lightning.solvers.grid_scorer import GridScorer
 from pe_lightning.solvers.held_out import (
     HELD_OUT_FRACTION,
     LEAVE_ONE_OUT_SAMPLES,
@@ -51,8 +50,8 @@ from pe_lightning.solvers.held_out import (
 from pe_lightning.solvers.iterative import PointProblem
 from pe_lightning.solvers.leave_one_out import Evidence, LeaveOneOut
 from pe_lightning.solvers.line import LineProblem, point_problem
-from pe_lightning.solvers.point_scorer import PointScorer
 from pe_lightning.solvers.samples import point_samples
+from pe_lightning.solvers.scorers import GridScorer, PointScorer
 from pe_lightning.solvers.search import MAX_FEATURES_PER_SAMPLE, MAX_RIDGE, RULES, Candidate, Scorer, Search, Space, tunable
 
 SMOOTH_DB = 6.0

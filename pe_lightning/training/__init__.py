@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from pe_lightning.training.base import TaskScores, TrainedModule, datamodule_of, trainer_of
     from pe_lightning.training.complex_linear import ComplexLinear
     from pe_lightning.training.coordinate import CoordinateModule
-    from pe_lightning.training.datamodule import SignalDataModule
-    from pe_lightning.training.datamodules import (
+    from pe_lightning.training.datamodule import (
         FileDataModule,
         ImageDataModule,
         RowDataModule,
+        SignalDataModule,
         TensorDataModule,
         VideoDataModule,
         make_datamodule,
@@ -53,11 +53,11 @@ __getattr__, __dir__, _ = lazy_loader.attach(
         "base": ["TaskScores", "TrainedModule", "datamodule_of", "trainer_of"],
         "complex_linear": ["ComplexLinear"],
         "coordinate": ["CoordinateModule"],
-        "datamodule": ["SignalDataModule"],
-        "datamodules": [
+        "datamodule": [
             "FileDataModule",
             "ImageDataModule",
             "RowDataModule",
+            "SignalDataModule",
             "TensorDataModule",
             "VideoDataModule",
             "make_datamodule",

@@ -22,13 +22,13 @@ from pe_lightning.registry import Registry
 from pe_lightning.results.checkpoint_files import VERSION_KEY, refuse_other_version
 from pe_lightning.training.datamodule import SignalDataModule
 from pe_lightning.training.optimization import (
+    check_optimizer,
     check_optimizer_covers,
     describe_optimizer,
     refuse_clipping_of_fused,
     step_plateau,
     with_scheduler,
 )
-from pe_lightning.training.optimizer_settings import check_optimizer
 from pe_lightning.training.resumption import own_callbacks
 from pe_lightning.training.sharding import SignalScores
 

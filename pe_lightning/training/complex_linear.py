@@ -24,7 +24,7 @@ from pe_lightning.signals import validation
 from pe_lightning.signals.batches import GridBatch, PointBatch, SignalInfo, to_device
 from pe_lightning.solvers import Choice
 from pe_lightning.solvers.choice import check_ridge
-from pe_lightning.solvers.report import FitReport
+from pe_lightning.solvers.solution import FitReport
 from pe_lightning.training.base import models, signals_of
 from pe_lightning.training.coordinate import CoordinateModule, EncoderChoice
 from pe_lightning.training.datamodule import SignalDataModule

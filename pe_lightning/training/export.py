@@ -59,9 +59,16 @@ def load(path: str | Path) -> LightningModule:
     """
     source = _file_of(path)
     checkpoint = read_weights(source)
-    name = checkpoint["hyper_parameters"].get("_class_path")
+    arguments = checkpoint["hyper_parameters"]
+    name = arguments.get("_class_path")
     if not isinstance(name, str):
         raise InputError(f"{str(source)!r} does not name its model, so that it cannot be made here")
+    described = [key for key in ("optimizer", "lr_scheduler") if isinstance(arguments.get(key), Mapping)]
+    if described and "_instantiator" not in arguments:
+        raise InputError(
+            f"{str(source)!r} describes {' and '.join(described)} in hyper_parameters, and lacks _instantiator there, by "
+            "which Lightning makes objects of descriptions: leave them out, a model that is loaded takes no steps"
+        )
     with torch.random.fork_rng(devices=[]):  # initial weights are drawn, and replaced
         return model_class(name).load_from_checkpoint(_saved(checkpoint), map_location="cpu", weights_only=True).eval()
 

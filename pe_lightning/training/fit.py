@@ -92,7 +92,7 @@ def fit(
         linear = None if encoder is None else LinearRidge(automatic_width(encoder))
         read, folds = (signals.signals, signals.folds) if is_datamodule else read_signals(signals, **data)  # type: ignore
         return fit_and_score(linear or usual_estimator(read), read, folds)
-    from pe_lightning.training.datamodules import make_datamodule  # these import Lightning
+    from pe_lightning.training.datamodule import make_datamodule  # these import Lightning
     from pe_lightning.training.initialization import InitialWeights
     from pe_lightning.training.network import as_model
     from pe_lightning.training.quiet_fits import fit_quietly

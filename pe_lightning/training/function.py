@@ -15,15 +15,14 @@ from lightning.pytorch.trainer.states import TrainerFn
 from torch import Tensor
 from typing_extensions import Self
 
-from pe_lightning.encodings.base import check_points
+from pe_lightning.encodings.base import POINTS_AT_ONCE, check_points
 from pe_lightning.errors import InputError, show_metric, show_protocol
-from pe_lightning.estimators.base import POINTS_AT_ONCE
 from pe_lightning.evaluation import metrics
 from pe_lightning.linalg import full_precision
 from pe_lightning.signals.batches import GridBatch, PointBatch, SignalInfo
 from pe_lightning.signals.distributed import rank_zero_info
 from pe_lightning.signals.split_signals import Signals
-from pe_lightning.solvers.report import FitReport
+from pe_lightning.solvers.solution import FitReport
 from pe_lightning.training.base import TrainedModule, datamodule_of, signals_of, trainer_of
 from pe_lightning.training.datamodule import OutputGrid, SignalDataModule
 from pe_lightning.training.sharding import SignalScores

@@ -23,7 +23,7 @@ from pe_lightning.errors import InputError, paragraph
 from pe_lightning.signals.distributed import rank_zero_info
 from pe_lightning.training.checkpoints import FiniteWeights, averages_weights, callbacks_of, swa_ends_with
 from pe_lightning.training.datamodule import SignalDataModule
-from pe_lightning.training.optimizer_settings import OptimizerSettings
+from pe_lightning.training.optimization import OptimizerSettings
 
 METRICS_KEY = "pe_lightning/logged_metrics"
 """Where a checkpoint holds the metrics that were logged last."""

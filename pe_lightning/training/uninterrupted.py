@@ -178,9 +178,10 @@ class UninterruptedSteps:
             past = trainer.fit_loop.total_batch_idx + 1 if trainer.check_val_every_n_epoch is None else done
             known.append(step + _to_multiple(past, trainer.val_check_batch))
         if every:
-            known += [step + _to_multiple(n, every) for n in (step, _logged_batches(trainer))]
+            # the second is the count by which Lightning's own callbacks find logged steps
+            known += [step + _to_multiple(n, every) for n in (step, trainer.fit_loop.epoch_loop._batches_that_stepped)]
         for callback in callbacks_of(trainer):
-            if isinstance(callback, ModelCheckpoint) and (period := _checkpoint_period(callback)):
+            if isinstance(callback, ModelCheckpoint) and (period := callback._every_n_train_steps):
                 known.append(step + _to_multiple(step, period))
             if hasattr(callback, "next_step") and (needed := callback.next_step(trainer)) is not None:
                 known.append(needed)
@@ -207,7 +208,8 @@ class UninterruptedSteps:
             is_due = (trainer.fit_loop.batch_idx + 1) % config.frequency == 0
             if config.interval == "step" and not config.reduce_on_plateau and is_due:
                 module.lr_scheduler_step(config.scheduler, None)
-                _count_scheduler_step(trainer)
+                trainer.fit_loop.epoch_loop.scheduler_progress.increment_ready()
+                trainer.fit_loop.epoch_loop.scheduler_progress.increment_completed()
 
     def _take_together(self, optimizer: torch.optim.Optimizer) -> None:
         """A step of several processes, whose wrapper of the module averages the gradients."""
@@ -287,19 +289,3 @@ def _count_step(trainer: Trainer) -> None:
     batches.increment_completed()
     epoch._batches_that_stepped += 1
     loop._data_fetcher.fetched += 1
-
-
-def _count_scheduler_step(trainer: Trainer) -> None:
-    progress: Any = trainer.fit_loop.epoch_loop.scheduler_progress
-    progress.increment_ready()
-    progress.increment_completed()
-
-
-def _logged_batches(trainer: Trainer) -> int:
-    """The count by which Lightning's own callbacks find logged steps."""
-    return trainer.fit_loop.epoch_loop._batches_that_stepped
-
-
-def _checkpoint_period(callback: ModelCheckpoint) -> int:
-    """Steps between two checkpoints; 0: none at steps."""
-    return callback._every_n_train_steps

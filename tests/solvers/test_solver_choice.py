@@ -14,9 +14,9 @@ from pe_lightning.encoders import Encoder, widened
 from pe_lightning.encoders.resolution import shrunk
 from pe_lightning.errors import InputError
 from pe_lightning.solvers import ChoiceWarning, choose_grid, choose_points, solve_grid, solve_points
-from pe_lightning.solvers.grid_scorer import MAX_ROUNDING_DB, GridScorer
 from pe_lightning.solvers.held_out import grid_windows, thinned_grid
 from pe_lightning.solvers.leave_one_out import Evidence, LeaveOneOut
+from pe_lightning.solvers.scorers import MAX_ROUNDING_DB, GridScorer
 from pe_lightning.solvers.search import Candidate, Search, Space, tied, tunable
 
 

@@ -94,3 +94,13 @@ def test_models_that_cannot_be_exported_are_refused(
     assert "does not say what its model is" in error(str(other), "--format", "checkpoint")
     monkeypatch.setitem(sys.modules, "safetensors.torch", None)
     assert "needs the package safetensors, which is not installed: pip install 'pe-lightning[export]'" in error(str(folder))
+
+
+def test_descriptions_of_an_optimiser_are_refused_where_nothing_makes_it(make_trainer: MakeTrainer, tmp_path: Path) -> None:
+    save_run(CASES["exact"](), 0, make_trainer, tmp_path)
+    path = tmp_path / "checkpoints/last.ckpt"
+    checkpoint = torch.load(path, weights_only=True)
+    checkpoint["hyper_parameters"]["optimizer"] = {"class_path": "torch.optim.Adam"}
+    torch.save(checkpoint, path)
+    with pytest.raises(ValueError, match="describes optimizer in hyper_parameters, and lacks _instantiator there"):
+        pe_lightning.load(path)

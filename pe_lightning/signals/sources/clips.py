@@ -10,7 +10,16 @@ import numpy as np
 from PIL import Image
 
 from pe_lightning.errors import InputError
-from pe_lightning.signals.raw import AnyArray, Decoded, RawSignals, ValueRange, full_value, join_scalings, to_unit
+from pe_lightning.signals.raw import (
+    BLOCK_BYTES,
+    AnyArray,
+    Decoded,
+    RawSignals,
+    ValueRange,
+    full_value,
+    join_scalings,
+    to_unit,
+)
 from pe_lightning.signals.sources.paths import SourceFile, distinct_names
 from pe_lightning.signals.validation import Size, check_memory
 
@@ -18,8 +27,6 @@ Color: TypeAlias = Literal["auto", "rgb", "grey"]
 Limits: TypeAlias = tuple[float, float] | None
 """The values that become 0 and 1, if they are given."""
 
-BLOCK_BYTES = 2**24
-"""Approximate number of bytes decoded at a time."""
 LUMA = np.array([0.299, 0.587, 0.114])  # ITU-R BT.601
 DTYPES = ("uint8", "uint16", "float32")
 """Dtypes of pictures and videos, the narrowest first."""

@@ -144,14 +144,15 @@ def start_wandb(trainer: Trainer, run_dir: Path, settings: WandbSettings, goals:
     return loggers
 
 
-def end_wandb(loggers: Sequence[Logger]) -> None:
-    """Ends the W&B run of a fit that failed."""
+def end_wandb(loggers: Sequence[Logger], exit_code: int | None = None) -> None:
+    """Ends the W&B run, if there is one, with the exit status of a fit that did not end by itself."""
     if any(isinstance(logger, WandbLogger) for logger in loggers):
         import wandb
 
         with wandb_may_fail():
-            wandb.finish(exit_code=1)
-            wandb.teardown()  # waits for the process of wandb
+            # a run that is torn down would stay the current one of this process
+            wandb.finish(exit_code=exit_code)
+            wandb.teardown()  # waits for the process of wandb, which writes its last records after finish() returns
 
 
 def _start_run(run_dir: Path, settings: WandbSettings, goals: Mapping[str, str]) -> Any:
