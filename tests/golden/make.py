@@ -77,7 +77,7 @@ CASES: dict[str, tuple[Any, Any, int]] = {
     "trained-head": (lambda: ComplexLinear(GAU, solver="exact", ridge=1e-8, **HEAD), image, 3),
     "sparse": (lambda: SparseLinear("keys", ridge=0, num_coefficients=0.3), lambda: image(GridSampling(1)), 0),
     "hash": (lambda: SimpleMLP(HASH, **HEAD), image, 5),
-    "siren": (lambda: SimpleMLP("identity", activation="sine", **HEAD), image, 5),
+    "siren": (lambda: SimpleMLP("identity", activation="sine", lr=1e-3, **HEAD), image, 5),
     "mlp-gau": (lambda: SimpleMLP({"name": "gau", "num_features": 16}, **HEAD), lambda: TensorDataModule(picture()), 5),
     "adaptive": (Adaptive, image, 0),
     "adaptive-row": (Adaptive, rows, 0),
