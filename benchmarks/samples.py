@@ -596,7 +596,7 @@ def coverage(options: argparse.Namespace) -> None:
             print_row(name, *stated(tasks))
 
 
-OF_SOUND = ["adaptive", "autoregressive", "fourier", "neighbours"]
+OF_SOUND = ["autoregressive", "fourier", "neighbours"]
 """Members of sound files; an array of a row has ``seasonal`` besides."""
 
 
@@ -641,7 +641,7 @@ def regret(options: argparse.Namespace) -> None:
     for file, key in (("jacksboro_fault_dem", "elevation"), ("topobathy", "topo")):
         surfaces[file] = get_sample_data(f"{file}.npz")[key][:160, :160].astype(np.float64)
     for surface, heights in surfaces.items():
-        for name, mask in (("voids", blobs((160, 160), 12)), ("clouds", blobs((160, 160), 6, 0.4))):
+        for name, mask in (("voids", blobs(heights.shape, 12)), ("clouds", blobs(heights.shape, 6, 0.4))):
             cases[f"{name}: {surface}"] = of_grid(scaled(heights[..., None]), torch.from_numpy(mask))
 
     total = []

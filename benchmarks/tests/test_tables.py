@@ -1,10 +1,7 @@
 """Tables of benchmarks at sizes that take no time, and numbers of figures."""
 
-import subprocess
-import sys
 from pathlib import Path
 
-import pytest
 import torch
 
 from pe_lightning.linalg import threads
@@ -33,12 +30,6 @@ def test_threads_prints_both_sides_and_restores_the_limit(capsys):
     solvers.loaded(sizes=(32,), repeats=1)
     assert [line.split()[1:3] for line in capsys.readouterr().out.splitlines()[-2:]] == [["grid", "32"], ["points", "32"]]
     assert before == threads.OPERATIONS_PER_THREAD
-
-
-@pytest.mark.slow
-def test_modules_of_datasets_are_found_from_the_command_line():
-    command = [sys.executable, Path(__file__).parents[1] / "prior.py", "--help"]
-    assert subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
 def test_the_numbers_of_the_figure_are_on_the_pages_that_are_named():
