@@ -223,10 +223,11 @@ def _study(name: str, part: str, repeats: int, *against: str) -> Values:
     linear = [str(out / cell["run_dir"]) for cell in done if cell["settings"]["method"].endswith((" exact", " complex"))]
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        for report, paths, keys in (("all", [str(out)], ["fit_seconds"]), ("linear", linear, list(against))):
-            if keys and paths:
-                words = ("--by", ",".join(by), "--across", "signal,samples", "--against", ",".join(keys), "--out", report)
-                print(run("compare", *paths, *words, folder=folder, OMP_NUM_THREADS="1")[0])
+        words = ("--by", ",".join(by), "--across", "signal,samples")
+        print(run("compare", str(out), *words, "--out", "all", folder=folder, OMP_NUM_THREADS="1")[0])
+        if against:
+            words = (*words, "--against", ",".join(against), "--out", "linear")
+            print(run("compare", *linear, *words, folder=folder, OMP_NUM_THREADS="1")[0])
         found = folder / "all"
         if against:
             shutil.copy(found / "overview.csv", ROOT / f"configs/studies/{name}.csv")

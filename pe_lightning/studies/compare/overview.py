@@ -54,19 +54,28 @@ class Overview:
         return list(dict.fromkeys(self.scores["column"]))
 
     @property
+    def has_gain(self) -> bool:
+        """Whether any signal has a gain: interpolation reproduces trained samples."""
+        return bool(self.scores["gain"].notna().any())
+
+    @property
     def scored(self) -> str:
         """What is scored, before the name of the metric: nothing where trained samples are."""
-        return "held-out " if self.scores["gain"].notna().any() else ""
+        return "held-out " if self.has_gain else ""
+
+    def _by_column(self, quantity: str) -> pd.DataFrame:
+        """Means over signals of the means of each signal, rows by columns."""
+        per_signal = self.scores.groupby(["row", "column", "signal"], sort=False)[quantity].mean()
+        return per_signal.groupby(["row", "column"], sort=False).mean().unstack()[self.columns]
 
     def means(self) -> pd.DataFrame:
         """Mean scores, rows by columns, best first; a last column ``gain`` has the mean above interpolation.
 
         The best row has the highest gain, or mean of all columns where there is no gain.
         """
-        per_signal = self.scores.groupby(["row", "column", "signal"], sort=False)[["score", "gain"]].mean()
-        table = per_signal["score"].groupby(["row", "column"], sort=False).mean().unstack()[self.columns]
-        table["gain"] = per_signal["gain"].groupby("row").mean()
-        order = table["gain"] if table["gain"].notna().any() else table[self.columns].mean(axis=1, skipna=False)
+        table = self._by_column("score")
+        table["gain"] = self.scores.groupby(["row", "column", "signal"])["gain"].mean().groupby("row").mean()
+        order = table["gain"] if self.has_gain else table[self.columns].mean(axis=1, skipna=False)
         return table.loc[order.sort_values(ascending=not self.metric.higher_is_better, kind="stable").index]
 
     def errors(self) -> pd.DataFrame:
@@ -84,16 +93,19 @@ class Overview:
         gains = own.groupby(["column", "signal"])["gain"].mean()
         return t_interval([value for value in gains if math.isfinite(value)])
 
+    def _points(self, key: str) -> list[tuple[tuple[str, ...], tuple[str, ...], float, float]]:
+        """Row, column, value of a key and mean score."""
+        means = self.means()
+        values = self.numbers[self.numbers["key"] == key].groupby(["row", "column"])["value"].mean()
+        return [(row, column, value, means.loc[[row], [column]].iloc[0, 0]) for (row, column), value in values.items()]
+
     def correlation(self, key: str) -> pd.Series:
         """Spearman's rank correlation between the scores of the rows and the values of a key, by column."""
         from scipy.stats import spearmanr  # takes a while to import
 
-        means, found = self.means(), {}
-        values = self.numbers[self.numbers["key"] == key].groupby(["row", "column"])["value"].mean()
+        points, found = self._points(key), {}
         for column in self.columns:
-            pairs = [
-                (means.loc[[row], [column]].iloc[0, 0], value) for (row, where), value in values.items() if where == column
-            ]
+            pairs = [(score, value) for _, where, value, score in points if where == column]
             known = [pair for pair in pairs if np.isfinite(pair).all()]
             several = len(known) >= MIN_RANKED and len({value for _, value in known}) > 1
             found[column] = float(spearmanr(*zip(*known, strict=True)).statistic) if several else math.nan
@@ -140,18 +152,15 @@ class Overview:
 
     def plot(self, key: str) -> Figure:
         """The scores against the values of a key, a panel per column."""
-        means = self.means()
         count = len(self.columns)
         wide = min(3, count)
         high = math.ceil(count / wide)
         figure = Figure(figsize=(3.2 * wide, 2.6 * high), layout="constrained")
-        values = self.numbers[self.numbers["key"] == key].groupby(["row", "column"])["value"].mean()
-        correlations = self.correlation(key)
+        points, correlations = self._points(key), self.correlation(key)
         for place, column in enumerate(self.columns, 1):
             axes = figure.add_subplot(high, wide, place)
-            for (row, where), value in values.items():
+            for row, where, value, score in points:
                 if where == column:
-                    score = means.loc[[row], [column]].iloc[0, 0]
                     axes.plot(value, score, ".", color="C0")
                     axes.annotate(", ".join(row)[:20].replace("$", r"\$"), (value, score), fontsize=4)
             axes.set_title(f"{', '.join(column)}: {correlations[column]:+.2f}".replace("$", r"\$"), fontsize="small")
@@ -163,23 +172,20 @@ class Overview:
 
     def plot_rows(self) -> Figure:
         """The rows, best first: a point per column, and the mean of all with its interval where it is a gain."""
-        means = self.means()
-        gains = self.scores.groupby(["row", "column", "signal"])["gain"].mean().groupby(["row", "column"]).mean().unstack()
-        has_gain = bool(means["gain"].notna().any())
-        shown = gains if has_gain else means
-        figure = Figure(figsize=(8, 1.4 + 0.19 * len(means)), layout="constrained")
+        rows = self.means().index
+        shown = self._by_column("gain" if self.has_gain else "score").reindex(index=rows)
+        figure = Figure(figsize=(8, 1.4 + 0.19 * len(rows)), layout="constrained")
         axes = figure.add_subplot()
-        places = range(len(means))
+        places = range(len(rows))
         for number, column in enumerate(self.columns):
-            values = [shown.loc[[row], [column]].iloc[0, 0] for row in means.index]
-            axes.plot(values, places, "o", ms=3, color=f"C{number % 10}", label=", ".join(column), alpha=0.8)
-        if has_gain:
-            middles, halves = zip(*map(self.gain_interval, means.index), strict=True)
+            axes.plot(shown[column], places, "o", ms=3, color=f"C{number % 10}", label=", ".join(column), alpha=0.8)
+        if self.has_gain:
+            middles, halves = zip(*map(self.gain_interval, rows), strict=True)
             axes.errorbar(middles, places, xerr=np.nan_to_num(halves), fmt="|k", ms=9, elinewidth=1, label="all, 95 %")
             axes.axvline(0, color="0.6", lw=0.8)
-        axes.set_yticks(places, [", ".join(row).rstrip(", ").replace("$", r"\$") for row in means.index], fontsize="x-small")
+        axes.set_yticks(places, [", ".join(row).rstrip(", ").replace("$", r"\$") for row in rows], fontsize="x-small")
         axes.invert_yaxis()
-        axes.set_xlabel(f"{self.metric.title}{' above the best interpolation' * has_gain}")
+        axes.set_xlabel(f"{self.metric.title}{' above the best interpolation' * self.has_gain}")
         axes.grid(alpha=0.3)
         figure.legend(loc="outside lower center", ncols=3, fontsize="x-small", frameon=False)
         return figure
