@@ -44,6 +44,12 @@ HEADER = "# Written by benchmarks/results.py, which reads it into README and the
 MARKED = re.compile(r"(<!-- = ([\w.]+)(?: - ([\w.]+))? -->)(\d+(?:,\d{3})*(?:\.\d+)?)")
 """A number of a page: its marker, the value, the value that is subtracted, and the number itself."""
 
+IN_TIME = [
+    {"signal": "photographs", "samples": "every second", "method": f"{encoder} exact"}
+    for encoder in ("gau", "keys", "laplace", "rff")
+]
+"""Settings of the exact fits that are drawn beside the curves of the part minute."""
+
 Values = dict[str, dict[str, float]]
 """By method: ``psnr`` in dB, ``seconds`` of a core, ``numbers`` that are stored, or another quantity."""
 
@@ -196,8 +202,18 @@ def encodings() -> Values:
 
 
 def minute() -> Values:
-    """The part minute of the study configs/studies/encodings.yaml: photographs, 20 core seconds, 1e4 and 1e5 numbers."""
-    return _study("encodings", "minute", 1)
+    """The part minute of the study configs/studies/encodings.yaml: photographs, 20 core seconds, 1e4 and 1e5 numbers.
+
+    Its curves are drawn beside the exact fits of the part quick.
+    """
+    values = _study("encodings", "minute", 1)
+    quick = _cells("encodings-quick")[0]
+    exact = [cell["run_dir"] for cell in quick if any(wanted.items() <= cell["settings"].items() for wanted in IN_TIME)]
+    runs = [str(ROOT / "sweeps/encodings-minute"), *(str(ROOT / "sweeps/encodings-quick" / name) for name in exact)]
+    with tempfile.TemporaryDirectory() as temporary:
+        run("compare", *runs, "--by", "method,num_params", "--out", "curves", folder=Path(temporary), OMP_NUM_THREADS="1")
+        _save_figure(Path(temporary) / "curves/psnr_vs_seconds.png", "encodings-minute-seconds.png")
+    return values
 
 
 def storage() -> Values:
@@ -215,9 +231,8 @@ def _study(name: str, part: str, repeats: int, *against: str) -> Values:
     # status 1: some cells are refused, such as of a hash grid that is never so large
     run("sweep", *words, "--out", str(out), folder=ROOT, allowed=(0, 1), OMP_NUM_THREADS="1")
     by = ("method", "num_params") if part == "minute" else ("method",)
-    cells = json.loads((out / "sweep.json").read_text())["cells"]
-    done = [cell for cell in cells if cell["status"] == "done"]
-    for cell in [cell for cell in cells if cell not in done]:
+    done, failed = _cells(out.name)
+    for cell in failed:
         print(", ".join(cell["settings"].values()), cell["status"], cell["error"], sep=": ")
     # the theory is of linear layers
     linear = [str(out / cell["run_dir"]) for cell in done if cell["settings"]["method"].endswith((" exact", " complex"))]
@@ -232,9 +247,7 @@ def _study(name: str, part: str, repeats: int, *against: str) -> Values:
         if against:
             shutil.copy(found / "overview.csv", ROOT / f"configs/studies/{name}.csv")
         for path in [*found.glob("overview.png"), *folder.glob("linear/score*.png")] if against else []:
-            with Image.open(path) as picture:
-                small = picture.convert("RGB").quantize(64, Image.Quantize.MAXCOVERAGE)
-                small.save(ROOT / f"docs/{name}-{part}-{path.stem.removeprefix('score_vs_')}.png", optimize=True)
+            _save_figure(path, f"{name}-{part}-{path.stem.removeprefix('score_vs_')}.png")
         page = ROOT / "docs/which.md"
         page.write_text(with_table(page.read_text(), f"{name}-{part}", (found / "overview.md").read_text()))
         table = pd.read_csv(found / "overview.csv", dtype=dict.fromkeys(by, str)).fillna(dict.fromkeys(by, ""))
@@ -243,6 +256,18 @@ def _study(name: str, part: str, repeats: int, *against: str) -> Values:
         scores = row.drop(list(by)).dropna()
         values[key_of(" ".join(row[list(by)]))] = {key_of(str(column)): float(value) for column, value in scores.items()}
     return values
+
+
+def _cells(sweep: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The cells of a sweep: those that are done, and those that are not."""
+    cells = json.loads((ROOT / f"sweeps/{sweep}/sweep.json").read_text())["cells"]
+    return [cell for cell in cells if cell["status"] == "done"], [cell for cell in cells if cell["status"] != "done"]
+
+
+def _save_figure(path: Path, name: str) -> None:
+    """Writes a figure to docs/ with few colours."""
+    with Image.open(path) as picture:
+        picture.convert("RGB").quantize(64, Image.Quantize.MAXCOVERAGE).save(ROOT / "docs" / name, optimize=True)
 
 
 def key_of(text: str) -> str:

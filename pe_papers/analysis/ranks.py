@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
@@ -25,19 +26,20 @@ def encoding_rank(module: CoordinateModule, batch: GridBatch | PointBatch, coord
     return math.fsum(feature_rank(encoding, coords, axes).mean().item() for encoding in encodings) / len(encodings)
 
 
-def neighbor_similarity(module: CoordinateModule, batch: GridBatch | PointBatch, coords: Tensor) -> float:
-    r"""How similar the features of neighbouring trained samples are: :math:`D(\Delta) / D(0)` at their distance.
+def neighbor_similarity(module: CoordinateModule, axes: Sequence[Tensor], coords: Tensor) -> float:
+    r"""How similar the features of neighbouring samples are: :math:`D(\Delta) / D(0)` at their distance.
 
-    The mean over axes, signals and samples at ``coords`` ``(S or 1, P, D)`` of the cosine of the features of a sample and of
-    those one step further along the axis. Of scattered samples the step is that of a grid with as many samples.
+    The mean over axes, signals and trained points of the cosine of the features of a point and of those one sample further
+    along the axis, whether that is trained or held out.
+
+    Args:
+        module: A module of a complex or simple encoding.
+        axes: Coordinates of all samples per axis, ``(N_a,)``; of scattered samples those of a grid of their density.
+        coords: Trained points, ``(S or 1, P, D)``.
 
     Reference: Zheng et al., *Rethinking Positional Encoding*, arXiv 2107.02561, Eq. 6.
     """
-    if isinstance(batch, GridBatch):
-        steps = [float(x[-1] - x[0]) / max(1, len(x) - 1) for x in batch.axes]
-    else:
-        extents = batch.coords.amax((0, 1)) - batch.coords.amin((0, 1))
-        steps = [(extents.prod().item() / batch.coords.shape[1]) ** (1 / len(extents))] * len(extents)
+    steps = [float(x[-1] - x[0]) / max(1, len(x) - 1) for x in axes]
     cosines = []
     for encoding in _encodings(module):
         with evaluating(encoding):
@@ -124,7 +126,7 @@ class StableRank(Callback):
             values = {
                 "stable_rank/features": encoding_rank(module, batch, coords),
                 **{f"stable_rank/{name}": value for name, value in layer_ranks(module, coords).items()},
-                "similarity/features": neighbor_similarity(module, batch, coords),
+                "similarity/features": neighbor_similarity(module, data.signals.axes, coords),
             }
             for name, value in {"steps": trainer.global_step, **values}.items():
                 self._curves.setdefault(name, []).append(value)
