@@ -51,12 +51,12 @@ def test_every_layer_from_the_first_step_to_the_last(kind: str, make_trainer: Ma
 
 @pytest.mark.parametrize("layout", ["complex", "simple"])
 def test_similarity_of_neighbours_is_the_closed_form_of_the_encoder(layout: str, make_trainer: MakeTrainer) -> None:
-    encoder = {"name": "rff", "num_features": 8192, "sigma": 3.0}
+    encoder = {"name": "rff", "num_features": 2048, "sigma": 3.0}
     module, callback = (ComplexLinear if layout == "complex" else SimpleMLP)(encoder), StableRank()
     fit(module, TensorDataModule(signals(1, 16, 12)), make_trainer, 1, callbacks=[callback])
     # neighbours of 16 and 12 samples; frequencies of a perceptron are those of both axes together
     expected = [math.exp(-2 * (math.pi * 3.0 * step) ** 2) for step in (1 / 16, 1 / 12)]
-    assert callback.report()["similarity"]["features"] == pytest.approx([sum(expected) / 2] * 2, abs=0.02)
+    assert callback.report()["similarity"]["features"] == pytest.approx([sum(expected) / 2] * 2, abs=0.03)
 
 
 def test_a_fit_of_no_steps_and_one_that_diverges(make_trainer: MakeTrainer) -> None:
