@@ -29,7 +29,7 @@ from pe_papers.analysis.measures import (
     spread,
     weight_histogram,
 )
-from pe_papers.analysis.ranks import StableRank, encoding_rank, layer_ranks, neighbor_similarity
+from pe_papers.analysis.ranks import StableRank, encoding_rank, layer_ranks, similarity_across_gaps
 from pe_papers.analysis.similarity import as_initialised, checkpoint_ranks, encoding_of, similarity, without_mlp
 
 __all__ = [
@@ -47,13 +47,13 @@ __all__ = [
     "features",
     "figure",
     "layer_ranks",
-    "neighbor_similarity",
     "numerical_rank",
     "positions",
     "preservation",
     "rank_curve",
     "rank_theory",
     "similarity",
+    "similarity_across_gaps",
     "similarity_figure",
     "singular_values",
     "spectrum",

@@ -1,9 +1,8 @@
-"""The stable rank of features and hidden layers and the similarity of neighbours, of a fitted model and during training."""
+"""The stable rank of features and hidden layers, and the similarity across gaps, of a fitted model and during training."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
@@ -26,20 +25,25 @@ def encoding_rank(module: CoordinateModule, batch: GridBatch | PointBatch, coord
     return math.fsum(feature_rank(encoding, coords, axes).mean().item() for encoding in encodings) / len(encodings)
 
 
-def neighbor_similarity(module: CoordinateModule, axes: Sequence[Tensor], coords: Tensor) -> float:
-    r"""How similar the features of neighbouring samples are: :math:`D(\Delta) / D(0)` at their distance.
+def similarity_across_gaps(module: CoordinateModule, batch: GridBatch | PointBatch, coords: Tensor) -> float:
+    r"""How similar the features of a held-out and of the nearest trained samples are: :math:`D(\Delta) / D(0)`.
 
-    The mean over axes, signals and trained points of the cosine of the features of a point and of those one sample further
-    along the axis, whether that is trained or held out.
+    :math:`\Delta` is the distance from the middle of a gap between trained samples: half their distance on a grid. Of
+    scattered samples it is the distance of a grid with as many: a place at random is in a gap of twice the mean length.
 
     Args:
         module: A module of a complex or simple encoding.
-        axes: Coordinates of all samples per axis, ``(N_a,)``; of scattered samples those of a grid of their density.
-        coords: Trained points, ``(S or 1, P, D)``.
+        batch: The trained samples.
+        coords: Some of their coordinates, ``(S or 1, P, D)``. The result is the mean of the cosines of features of these
+            points and of points that far from them along each axis, over points, axes and signals.
 
     Reference: Zheng et al., *Rethinking Positional Encoding*, arXiv 2107.02561, Eq. 6.
     """
-    steps = [float(x[-1] - x[0]) / max(1, len(x) - 1) for x in axes]
+    if isinstance(batch, GridBatch):
+        steps = [float(x[-1] - x[0]) / max(1, len(x) - 1) / 2 for x in batch.axes]
+    else:
+        extents = batch.coords.amax((0, 1)) - batch.coords.amin((0, 1))
+        steps = [(extents.prod().item() / batch.coords.shape[1]) ** (1 / len(extents))] * len(extents)
     cosines = []
     for encoding in _encodings(module):
         with evaluating(encoding):
@@ -69,13 +73,14 @@ def layer_ranks(module: CoordinateModule, coords: Tensor) -> dict[str, float]:
 
 
 class StableRank(Callback):
-    r"""Follows the stable rank :math:`\|A\|_F^2 / \|A\|_2^2` of features and layers, and the similarity of neighbours.
+    r"""Follows the stable rank :math:`\|A\|_F^2 / \|A\|_2^2` of features and layers, and the similarity across gaps.
 
     A row of ``A`` is a training point; the value is the mean over signals. It is computed before the first step, every
     ``every_n_steps`` and at the end, by the first process alone, and logged as ``stable_rank/features`` and
-    ``stable_rank/layer0``, ``layer1``, ... ``metrics.json`` has the curves: ``"stable_rank": {"steps": [..],
-    "features": [..], "layer0": [..], ..}``, and ``"similarity": {"steps": [..], "features": [..]}``
-    (:func:`neighbor_similarity`). ``pe-lightning compare --against stable_rank.features`` takes the last value.
+    ``stable_rank/layer0``, ``layer1``, ...; ``similarity/features`` is :func:`similarity_across_gaps`, and
+    ``similarity/times_rank`` its product with the stable rank of the features: both are needed to predict held-out samples.
+    ``metrics.json`` has the curves: ``"stable_rank": {"steps": [..], "features": [..], "layer0": [..], ..}``, and
+    ``"similarity"``. ``pe-lightning compare --against similarity.times_rank`` takes the last value.
 
     Of a complex encoding on a training grid the rank is computed on the whole grid. Anything else is computed
     from a sample of the training points, whose stable rank is at most their number.
@@ -123,10 +128,12 @@ class StableRank(Callback):
         with TrainingClock.of(trainer).paused(module.device):
             batch, like = data.calibration_batch(), next(module.parameters())
             coords = sample_coordinates(batch, self.points).to(like)
+            rank, similarity = encoding_rank(module, batch, coords), similarity_across_gaps(module, batch, coords)
             values = {
-                "stable_rank/features": encoding_rank(module, batch, coords),
+                "stable_rank/features": rank,
                 **{f"stable_rank/{name}": value for name, value in layer_ranks(module, coords).items()},
-                "similarity/features": neighbor_similarity(module, data.signals.axes, coords),
+                "similarity/features": similarity,
+                "similarity/times_rank": similarity * rank,
             }
             for name, value in {"steps": trainer.global_step, **values}.items():
                 self._curves.setdefault(name, []).append(value)

@@ -49,14 +49,25 @@ def test_every_layer_from_the_first_step_to_the_last(kind: str, make_trainer: Ma
     assert logger.logged == dict(zip(found["steps"], found["features"], strict=True))
 
 
-@pytest.mark.parametrize("layout", ["complex", "simple"])
-def test_similarity_of_neighbours_is_the_closed_form_of_the_encoder(layout: str, make_trainer: MakeTrainer) -> None:
-    encoder = {"name": "rff", "num_features": 2048, "sigma": 3.0}
-    module, callback = (ComplexLinear if layout == "complex" else SimpleMLP)(encoder), StableRank()
-    fit(module, TensorDataModule(signals(1, 16, 12)), make_trainer, 1, callbacks=[callback])
-    # neighbours of 16 and 12 samples; frequencies of a perceptron are those of both axes together
-    expected = [math.exp(-2 * (math.pi * 3.0 * step) ** 2) for step in (1 / 16, 1 / 12)]
-    assert callback.report()["similarity"]["features"] == pytest.approx([sum(expected) / 2] * 2, abs=0.03)
+@pytest.mark.parametrize("case", ["complex", "simple", "scattered"])
+def test_similarity_across_gaps_is_the_closed_form_of_the_encoder(case: str, make_trainer: MakeTrainer) -> None:
+    encoder = {"name": "rff", "num_features": 2048, "sigma": 2.0}
+    module, callback = (SimpleMLP if case == "simple" else ComplexLinear)(encoder), StableRank()
+    data = TensorDataModule(signals(1, 16, 12), sampling="random" if case == "scattered" else "grid")
+    fit(module, data, make_trainer, 1, callbacks=[callback])
+    # half of the distance of every second of 16 and 12 samples; a perceptron has frequencies of both axes together
+    steps = [1 / 16, 1 / 12]
+    if case == "scattered":
+        coords = data.train_batch().coords[0]
+        steps = [math.sqrt((coords.amax(0) - coords.amin(0)).prod() / len(coords))] * 2
+    expected = sum(math.exp(-2 * (math.pi * 2.0 * step) ** 2) for step in steps) / 2
+    found = callback.report()
+    assert found["similarity"]["features"] == pytest.approx([expected] * 2, abs=0.03)
+    product = [
+        rank * similar
+        for rank, similar in zip(found["stable_rank"]["features"], found["similarity"]["features"], strict=True)
+    ]
+    assert found["similarity"]["times_rank"] == product
 
 
 def test_a_fit_of_no_steps_and_one_that_diverges(make_trainer: MakeTrainer) -> None:
