@@ -23,8 +23,8 @@ from pe_lightning.estimators import Fits, LinearRidge
 from pe_lightning.signals import Axis, GridSampling, Signals
 from pe_lightning.signals.distributed import without_notices
 from pe_lightning.signals.raw import AnyArray, unmasked
+from pe_lightning.signals.sampling import Splitting
 from pe_lightning.signals.sources import Source
-from pe_lightning.signals.splitting import Splitting
 from pe_lightning.signals.validation import choice
 
 PointModel: TypeAlias = Literal["auto", "adaptive", "exact"]

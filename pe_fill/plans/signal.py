@@ -33,8 +33,8 @@ from pe_lightning.signals import Axis, FoldSampling, GridSampling, Signals, Stor
 from pe_lightning.signals.axes import SampleKind
 from pe_lightning.signals.distributed import without_notices
 from pe_lightning.signals.raw import AnyArray, Mask, Media
+from pe_lightning.signals.sampling import Splitting
 from pe_lightning.signals.sources import TensorSource
-from pe_lightning.signals.splitting import Splitting
 
 MAX_FOLD_SAMPLES = 1 << 16
 """Known samples of a signal over all folds that are fitted for its score; of larger signals fewer folds are scored."""

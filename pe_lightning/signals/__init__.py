@@ -22,7 +22,15 @@ if TYPE_CHECKING:
     from pe_lightning.signals.distributed import Process, run_seed
     from pe_lightning.signals.loaders import Batching, TrainLoader, permutation
     from pe_lightning.signals.raw import RawSignals, ValueRange
-    from pe_lightning.signals.sampling import FoldSampling, GridSampling, MaskSampling, RandomSampling, Sampling, samplings
+    from pe_lightning.signals.sampling import (
+        FoldSampling,
+        GridSampling,
+        MaskSampling,
+        RandomSampling,
+        Sampling,
+        Splitting,
+        samplings,
+    )
     from pe_lightning.signals.sources.base import Source
     from pe_lightning.signals.split_signals import Signals
     from pe_lightning.signals.splits import EvalMask, GridSplit, PointSplit, Split
@@ -46,6 +54,7 @@ __all__ = [
     "Signals",
     "Source",
     "Split",
+    "Splitting",
     "Storage",
     "TrainLoader",
     "ValueRange",
@@ -67,7 +76,7 @@ __getattr__, __dir__, _ = lazy_loader.attach(
         "distributed": ["Process", "run_seed"],
         "loaders": ["Batching", "TrainLoader", "permutation"],
         "raw": ["RawSignals", "ValueRange"],
-        "sampling": ["FoldSampling", "GridSampling", "MaskSampling", "RandomSampling", "Sampling", "samplings"],
+        "sampling": ["FoldSampling", "GridSampling", "MaskSampling", "RandomSampling", "Sampling", "Splitting", "samplings"],
         "sources.base": ["Source"],
         "split_signals": ["Signals"],
         "splits": ["GridSplit", "PointSplit", "EvalMask", "Split"],

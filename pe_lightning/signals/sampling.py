@@ -1,4 +1,4 @@
-"""Samplings: named rules that choose the trained samples of a grid."""
+"""Samplings: named rules that choose the trained samples of a grid; and the options of a split."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 import inspect
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from os import PathLike, fspath
 from typing import Any, ClassVar, Literal, TypeAlias
@@ -18,10 +18,21 @@ from torch import Tensor
 
 from pe_lightning.errors import InputError, refuse
 from pe_lightning.registry import Description, Registry
+from pe_lightning.signals.axes import SampleKind
+from pe_lightning.signals.cache import Storage
 from pe_lightning.signals.files import PICTURES
 from pe_lightning.signals.sources.missing import read_masks, spread_mask
 from pe_lightning.signals.sources.paths import expand
-from pe_lightning.signals.splits import GridSplit, PointSplit, RandomSplit, Split, chosen_positions, largest_chosen_key
+from pe_lightning.signals.splits import (
+    EvalMask,
+    GridSplit,
+    PointSplit,
+    RandomSplit,
+    Split,
+    ValidationShare,
+    chosen_positions,
+    largest_chosen_key,
+)
 from pe_lightning.signals.validation import choice, in_common, integer, integers, number
 
 FOLD_KEYS = 1 << 20
@@ -290,6 +301,37 @@ def make_folds(folds: FoldsLike | FoldSampling) -> FoldSampling:
     made = samplings.resolve({"name": "folds", **({"kind": folds} if isinstance(folds, str) else folds)})
     assert isinstance(made, FoldSampling)
     return made
+
+
+class Splitting:
+    """Which samples are trained on and scored, and how they are stored.
+
+    The arguments are described at :class:`~pe_lightning.training.SignalDataModule`.
+    """
+
+    def __init__(
+        self,
+        sampling: Sampling | str | Description | Tensor | np.ndarray[Any, Any] = "grid",
+        eval_mask: EvalMask = "rest",
+        storage: Storage | Mapping[str, Any] = Storage(),
+        folds: FoldsLike | FoldSampling | None = None,
+        validation: ValidationShare | None = None,
+        samples: SampleKind = "points",
+        added_noise: float = 0.0,
+    ) -> None:
+        self.eval_mask: EvalMask = choice("eval_mask", eval_mask, EvalMask)
+        self.samples: SampleKind = choice("samples", samples, SampleKind)
+        if validation is not None and validation not in (0, "auto"):
+            number("validation", validation, "(0, 0.5]", hint=", such as 0.1, auto, or 0 for none")
+        self.validation = validation
+        self.added_noise = number("added_noise", added_noise, "[0, inf)", hint=", such as 0.1 for 20 dB")
+        self.folds = None if folds is None else make_folds(folds)
+        if isinstance(sampling, (Tensor, np.ndarray)):
+            sampling = MaskSampling(sampling)
+        chosen = samplings.resolve(sampling, default="grid")
+        # folds are of everything that is known
+        self.sampling = GridSampling(1) if self.folds is not None and chosen == GridSampling() else chosen
+        self.storage = Storage(**storage) if isinstance(storage, Mapping) else storage
 
 
 def _by(numbers: Sequence[int]) -> str:

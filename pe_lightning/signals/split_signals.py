@@ -16,8 +16,8 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from pe_lightning.errors import InputError
-from pe_lightning.signals.batches import GridBatch, PointBatch, SignalInfo, to_device
+from pe_lightning.errors import InputError, refuse
+from pe_lightning.signals.batches import GridBatch, PointBatch, SignalInfo, find_lattice, to_device
 from pe_lightning.signals.blocks import (
     Block,
     blocks_of,
@@ -29,8 +29,7 @@ from pe_lightning.signals.blocks import (
     whole_grid,
 )
 from pe_lightning.signals.cache import open_signals
-from pe_lightning.signals.distributed import Process
-from pe_lightning.signals.lattice import find_lattice
+from pe_lightning.signals.distributed import Process, rank_zero_info
 from pe_lightning.signals.loaders import (
     DEFAULT_POINTS,
     MAX_STEPS_PER_EPOCH,
@@ -42,13 +41,12 @@ from pe_lightning.signals.loaders import (
     PointLoader,
     TrainLoader,
 )
-from pe_lightning.signals.raw import RawSignals, ValueRange
-from pe_lightning.signals.sampling import FoldSampling, Sampling
+from pe_lightning.signals.raw import Decoded, RawSignals, ValueRange
+from pe_lightning.signals.sampling import FoldSampling, Sampling, Splitting
 from pe_lightning.signals.sources.base import Source
 from pe_lightning.signals.sources.kinds import source_of
 from pe_lightning.signals.sources.paths import Paths
-from pe_lightning.signals.splits import EvalMask, GridSplit, PointSplit, Split
-from pe_lightning.signals.splitting import Splitting, split_known_samples, split_samples, trained_scaling
+from pe_lightning.signals.splits import MIN_TRAINED_SAMPLES, EvalMask, GridSplit, PointSplit, Split, trained_scaling
 
 MAX_FLOAT32_SAMPLES = 1 << 14
 """Longest axis whose coordinates are float32, with a rounding error below 0.1 % of their distance."""
@@ -58,6 +56,8 @@ CALIBRATION_BLOCKS = 16
 """Number of blocks of a file from which means and scales are computed."""
 CALIBRATION_BYTES = 1 << 22
 """Bytes of each of these blocks, unless the chunks of the file are larger."""
+DEFAULT_VALIDATION = 0.1
+"""Share of the trained samples that ``validation: auto`` holds out."""
 
 
 @dataclass(eq=False)
@@ -93,20 +93,23 @@ class Signals:
         if min(info.grid) < 2:
             raise InputError(f"the signals have {info.grid} samples; at least 2 are needed on each axis")
         is_loaded = splitting.storage.loads(raw)
-        split = split_samples(sampling, info) if is_loaded else sampling.stream(raw.grid, info.num_signals)
+        split = _split(sampling, info, None) if is_loaded else sampling.stream(raw.grid, info.num_signals)
         split.test_mask(eval_mask, tuple(slice(0, 1) for _ in raw.grid))  # raises if the mask does not apply
         values = load(raw) if is_loaded else None
         if values is not None and (known := known_samples(values)) is not None:
             report_missing(known, info.names)
-            split = split_known_samples(sampling, info, known)
+            split = _split(sampling, info, known)
+            _check_known(split, known)
             values = values.where(known[..., None], torch.nan)
-        split, eval_mask = splitting.hold_out(source, raw, split, is_loaded)
+        split, eval_mask = _hold_out(splitting, source, raw, split, is_loaded)
         noise = None
         if values is not None and splitting.added_noise:
             # the same in every run, so that runs differ by what is fitted alone
             noise = torch.randn(values.shape, generator=torch.Generator().manual_seed(0)) * splitting.added_noise
         signals = cls(source, raw, info, split, eval_mask, values, _axes(info), noise)
-        return signals.scaled(trained_scaling(source, raw, split)) if signals.has_trained_range else signals
+        if signals.has_trained_range:
+            return signals.scaled(trained_scaling(raw, split, source.trained_range == "unit"))
+        return signals
 
     # -- the signals --------------------------------------------------------------------------------------------------
 
@@ -129,7 +132,7 @@ class Signals:
 
     def resampled(self, sampling: Sampling, eval_mask: EvalMask = "rest") -> Signals:
         """The signals with the trained samples of another sampling."""
-        split, values = split_samples(sampling, self.info, self.split.known), self.values
+        split, values = _split(sampling, self.info, self.split.known), self.values
         return replace(self, split=split, eval_mask=eval_mask, loaded=values)
 
     def select_one(self, signal: int) -> Signals:
@@ -360,6 +363,74 @@ def _axes(info: SignalInfo) -> tuple[Tensor, ...]:
     if any(axis.samples is not None for axis in info.axes):
         return tuple(torch.from_numpy(axis.grid()).to(dtype) for axis in info.axes)
     return grid_axes(info.grid, dtype)
+
+
+def _hold_out(splitting: Splitting, source: Source, raw: RawSignals, split: Split, loaded: bool) -> tuple[Split, EvalMask]:
+    """The split without validation samples, and the eval_mask in use; refuses what the signals cannot have."""
+    nothing_scored = splitting.eval_mask == "rest" and split.trains_all
+    even = raw.points is None and all(axis.samples is None for axis in raw.axes)
+    refuse(
+        (
+            splitting.samples == "cells" and not even,
+            "samples: cells is for grids of evenly spaced samples: leave it out",
+        ),
+        (
+            not loaded and getattr(source, "missing", "nan") != "nan",
+            "signals with missing samples are held in memory: set --data.storage.in_memory true, or make them smaller "
+            "(resize, center_crop, frames, length)",
+        ),
+        (
+            not loaded and isinstance(raw.values, Decoded),
+            "these signals can only be read from the cache; leave it on (cache: auto)",
+        ),
+        (
+            not loaded and splitting.validation not in (None, 0, "auto"),
+            "validation samples are held out of signals in memory only: set in_memory: true, or validation: 0",
+        ),
+        (
+            not loaded and splitting.added_noise > 0,
+            "added_noise is for signals in memory: set --data.storage.in_memory true, or make them smaller",
+        ),
+        (
+            splitting.folds is not None and not (nothing_scored and loaded),
+            "folds score signals in memory whose known samples are all trained on: set --data.sampling.stride 1 and "
+            "--data.storage.in_memory true, or leave out folds",
+        ),
+    )
+    share = splitting.validation or 0.0
+    if share == "auto":
+        share = DEFAULT_VALIDATION if loaded and split.num_train >= MIN_TRAINED_SAMPLES else 0.0
+    if nothing_scored and splitting.folds is None:
+        rank_zero_info(
+            f"Every sample is trained on ({splitting.sampling!r}), so eval_mask {splitting.eval_mask!r} scores nothing and "
+            "is replaced by 'none': there is no held-out PSNR. Hold samples out, or set folds: random."
+        )
+    return split.with_validation(share) if share else split, "none" if nothing_scored else splitting.eval_mask
+
+
+def _split(sampling: Sampling, info: SignalInfo, known: Tensor | None) -> Split:
+    """The split of signals in memory; ``known``, ``(S, N_1, ..., N_D)``, is false at missing samples."""
+    if info.num_points is not None:
+        return sampling.split_rows(info.num_points, info.num_signals)
+    if known is None:
+        return sampling.split(info.grid, info.num_signals)
+    return sampling.split_known(info.grid, info.num_signals, known)
+
+
+def _check_known(split: Split, known: Tensor) -> None:
+    """Refuses too few known samples; a notice says how many are not trained on."""
+    counts = known.flatten(1).sum(1)
+    if split.num_train < 2:
+        raise InputError(
+            f"{int(counts.min())} of {known[0].numel()} samples are known, {split.num_train} would be trained on, "
+            "and a fit needs at least 2: check what marks missing samples"
+        )
+    if isinstance(split, PointSplit) and split.trains_all and (surplus := int((counts - counts.min()).sum())):
+        rank_zero_info(
+            f"Signals that are fitted together are trained on equally many samples, {split.num_train}: {surplus} of "
+            f"{int(counts.sum())} known samples, of signals with fewer missing ones, are not trained on. To train "
+            "on all of them, fit one file at a time, or use pe-lightning fill, which fits each signal by itself."
+        )
 
 
 def read_signals(

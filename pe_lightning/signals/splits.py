@@ -17,6 +17,7 @@ from typing_extensions import Self
 
 from pe_lightning.errors import InputError
 from pe_lightning.signals.blocks import Block, grid_blocks, shape_of, whole_grid
+from pe_lightning.signals.raw import RawSignals, ValueRange
 
 EvalMask: TypeAlias = Literal["rest", "odd", "midpoints", "all", "none"]
 """Which samples are scored. Scores of different masks are not comparable.
@@ -252,6 +253,34 @@ class RandomSplit(Split):
 
     def _trained(self, block: Block) -> Tensor:
         return torch.from_numpy(chosen_in(self.seed, 0, self.limit, self.grid, block))[None]
+
+
+def trained_scaling(raw: RawSignals, split: Split, keeps_unit: bool) -> ValueRange:
+    """The scaling by the trained samples, for which values are read again; signals with one range keep one.
+
+    ``keeps_unit``: trained values within [0, 1] are unchanged.
+    """
+    if split.trains_all:
+        return raw.scaling
+    rows, row = raw.grid[0], 0
+    every = [raw.scaling.limits(signal) for signal in range(len(raw.names))]
+    low, high = dict.fromkeys(every, np.inf), dict.fromkeys(every, -np.inf)
+    for signal, block in raw.decoded():
+        mask = split.train_mask((slice(row % rows, row % rows + len(block)), *whole_grid(raw.grid[1:])))
+        chosen, whole = block[mask[signal % len(mask)].numpy()], every[signal]
+        low[whole] = min(low[whole], float(chosen.min(initial=np.inf, where=np.isfinite(chosen))))
+        high[whole] = max(high[whole], float(chosen.max(initial=-np.inf, where=np.isfinite(chosen))))
+        row += len(block)
+    ranges = []
+    for whole in every[: len(raw.scaling.low)]:
+        least, most = low[whole], high[whole]
+        if least == most:
+            raise InputError(
+                f"{raw.names[every.index(whole)]}: all trained samples have the value {least:g}; set value_range: "
+                "[low, high], or train on more samples"
+            )
+        ranges.append((0.0, 1.0) if keeps_unit and least >= 0 and most <= 1 else (least, most))
+    return ValueRange(raw.scaling.dtype, *zip(*ranges, strict=True))
 
 
 def _between(index: Tensor, start: int, stop: int) -> Tensor:

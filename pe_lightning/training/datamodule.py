@@ -32,7 +32,7 @@ from pe_lightning.signals.distributed import SIGNALS_STRATEGY, Process, run_seed
 from pe_lightning.signals.files import free_bytes
 from pe_lightning.signals.loaders import Batching, GridLoader, TrainLoader
 from pe_lightning.signals.raw import ValueRange
-from pe_lightning.signals.sampling import FoldsLike, Sampling
+from pe_lightning.signals.sampling import FoldsLike, Sampling, Splitting
 from pe_lightning.signals.sources.base import Source, sources
 from pe_lightning.signals.sources.images import ImageSource
 from pe_lightning.signals.sources.kinds import clear_kind, values_of
@@ -43,7 +43,6 @@ from pe_lightning.signals.sources.tensor import Array, TensorSource
 from pe_lightning.signals.sources.video import VideoSource
 from pe_lightning.signals.split_signals import Signals
 from pe_lightning.signals.splits import EvalMask, GridSplit, ValidationShare
-from pe_lightning.signals.splitting import Splitting
 
 BLOCK_BYTES = 1 << 28
 """Bytes of values predicted at a time."""

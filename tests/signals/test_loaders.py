@@ -16,8 +16,8 @@ from pe_lightning.signals import loaders as loaders_module
 from pe_lightning.signals.distributed import Process
 from pe_lightning.signals.loaders import FilePointLoader
 from pe_lightning.signals.raw import RawSignals, ValueRange
+from pe_lightning.signals.sampling import Splitting
 from pe_lightning.signals.sources.tensor import TensorSource
-from pe_lightning.signals.splitting import Splitting
 from pe_lightning.training import TensorDataModule
 
 GRID = (23, 14)
