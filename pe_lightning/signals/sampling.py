@@ -19,11 +19,16 @@ from torch import Tensor
 from pe_lightning.errors import InputError, refuse
 from pe_lightning.registry import Description, Registry
 from pe_lightning.signals.axes import SampleKind
+from pe_lightning.signals.batches import SignalInfo
 from pe_lightning.signals.cache import Storage
+from pe_lightning.signals.distributed import rank_zero_info
 from pe_lightning.signals.files import PICTURES
+from pe_lightning.signals.raw import Decoded, RawSignals
+from pe_lightning.signals.sources.base import Source
 from pe_lightning.signals.sources.missing import read_masks, spread_mask
 from pe_lightning.signals.sources.paths import expand
 from pe_lightning.signals.splits import (
+    MIN_TRAINED_SAMPLES,
     EvalMask,
     GridSplit,
     PointSplit,
@@ -35,6 +40,8 @@ from pe_lightning.signals.splits import (
 )
 from pe_lightning.signals.validation import choice, in_common, integer, integers, number
 
+DEFAULT_VALIDATION = 0.1
+"""Share of the trained samples that ``validation: auto`` holds out."""
 FOLD_KEYS = 1 << 20
 """Stream of keys that choose folds: the stream of signal 0 is NumPy's own of the seed, by which masks may be drawn."""
 BLOCK_SAMPLES = 16
@@ -332,6 +339,73 @@ class Splitting:
         # folds are of everything that is known
         self.sampling = GridSampling(1) if self.folds is not None and chosen == GridSampling() else chosen
         self.storage = Storage(**storage) if isinstance(storage, Mapping) else storage
+
+    def hold_out(self, source: Source, raw: RawSignals, split: Split, loaded: bool) -> tuple[Split, EvalMask]:
+        """The split without validation samples, and the eval_mask in use; refuses what the signals cannot have."""
+        nothing_scored = self.eval_mask == "rest" and split.trains_all
+        even = raw.points is None and all(axis.samples is None for axis in raw.axes)
+        refuse(
+            (
+                self.samples == "cells" and not even,
+                "samples: cells is for grids of evenly spaced samples: leave it out",
+            ),
+            (
+                not loaded and getattr(source, "missing", "nan") != "nan",
+                "signals with missing samples are held in memory: set --data.storage.in_memory true, or make them smaller "
+                "(resize, center_crop, frames, length)",
+            ),
+            (
+                not loaded and isinstance(raw.values, Decoded),
+                "these signals can only be read from the cache; leave it on (cache: auto)",
+            ),
+            (
+                not loaded and self.validation not in (None, 0, "auto"),
+                "validation samples are held out of signals in memory only: set in_memory: true, or validation: 0",
+            ),
+            (
+                not loaded and self.added_noise > 0,
+                "added_noise is for signals in memory: set --data.storage.in_memory true, or make them smaller",
+            ),
+            (
+                self.folds is not None and not (nothing_scored and loaded),
+                "folds score signals in memory whose known samples are all trained on: set --data.sampling.stride 1 and "
+                "--data.storage.in_memory true, or leave out folds",
+            ),
+        )
+        share = self.validation or 0.0
+        if share == "auto":
+            share = DEFAULT_VALIDATION if loaded and split.num_train >= MIN_TRAINED_SAMPLES else 0.0
+        if nothing_scored and self.folds is None:
+            rank_zero_info(
+                f"Every sample is trained on ({self.sampling!r}), so eval_mask {self.eval_mask!r} scores nothing and "
+                "is replaced by 'none': there is no held-out PSNR. Hold samples out, or set folds: random."
+            )
+        return split.with_validation(share) if share else split, "none" if nothing_scored else self.eval_mask
+
+
+def split_samples(sampling: Sampling, info: SignalInfo, known: Tensor | None) -> Split:
+    """The split of signals in memory; ``known``, ``(S, N_1, ..., N_D)``, is false at missing samples."""
+    if info.num_points is not None:
+        return sampling.split_rows(info.num_points, info.num_signals)
+    if known is None:
+        return sampling.split(info.grid, info.num_signals)
+    return sampling.split_known(info.grid, info.num_signals, known)
+
+
+def check_known(split: Split, known: Tensor) -> None:
+    """Refuses too few known samples; a notice says how many are not trained on."""
+    counts = known.flatten(1).sum(1)
+    if split.num_train < 2:
+        raise InputError(
+            f"{int(counts.min())} of {known[0].numel()} samples are known, {split.num_train} would be trained on, "
+            "and a fit needs at least 2: check what marks missing samples"
+        )
+    if isinstance(split, PointSplit) and split.trains_all and (surplus := int((counts - counts.min()).sum())):
+        rank_zero_info(
+            f"Signals that are fitted together are trained on equally many samples, {split.num_train}: {surplus} of "
+            f"{int(counts.sum())} known samples, of signals with fewer missing ones, are not trained on. To train "
+            "on all of them, fit one file at a time, or use pe-lightning fill, which fits each signal by itself."
+        )
 
 
 def _by(numbers: Sequence[int]) -> str:

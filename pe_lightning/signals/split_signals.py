@@ -16,7 +16,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from pe_lightning.errors import InputError, refuse
+from pe_lightning.errors import InputError
 from pe_lightning.signals.batches import GridBatch, PointBatch, SignalInfo, find_lattice, to_device
 from pe_lightning.signals.blocks import (
     Block,
@@ -29,7 +29,7 @@ from pe_lightning.signals.blocks import (
     whole_grid,
 )
 from pe_lightning.signals.cache import open_signals
-from pe_lightning.signals.distributed import Process, rank_zero_info
+from pe_lightning.signals.distributed import Process
 from pe_lightning.signals.loaders import (
     DEFAULT_POINTS,
     MAX_STEPS_PER_EPOCH,
@@ -41,12 +41,12 @@ from pe_lightning.signals.loaders import (
     PointLoader,
     TrainLoader,
 )
-from pe_lightning.signals.raw import Decoded, RawSignals, ValueRange
-from pe_lightning.signals.sampling import FoldSampling, Sampling, Splitting
+from pe_lightning.signals.raw import RawSignals, ValueRange
+from pe_lightning.signals.sampling import FoldSampling, Sampling, Splitting, check_known, split_samples
 from pe_lightning.signals.sources.base import Source
 from pe_lightning.signals.sources.kinds import source_of
 from pe_lightning.signals.sources.paths import Paths
-from pe_lightning.signals.splits import MIN_TRAINED_SAMPLES, EvalMask, GridSplit, PointSplit, Split, trained_scaling
+from pe_lightning.signals.splits import EvalMask, GridSplit, PointSplit, Split, trained_scaling
 
 MAX_FLOAT32_SAMPLES = 1 << 14
 """Longest axis whose coordinates are float32, with a rounding error below 0.1 % of their distance."""
@@ -56,8 +56,6 @@ CALIBRATION_BLOCKS = 16
 """Number of blocks of a file from which means and scales are computed."""
 CALIBRATION_BYTES = 1 << 22
 """Bytes of each of these blocks, unless the chunks of the file are larger."""
-DEFAULT_VALIDATION = 0.1
-"""Share of the trained samples that ``validation: auto`` holds out."""
 
 
 @dataclass(eq=False)
@@ -93,20 +91,21 @@ class Signals:
         if min(info.grid) < 2:
             raise InputError(f"the signals have {info.grid} samples; at least 2 are needed on each axis")
         is_loaded = splitting.storage.loads(raw)
-        split = _split(sampling, info, None) if is_loaded else sampling.stream(raw.grid, info.num_signals)
+        split = split_samples(sampling, info, None) if is_loaded else sampling.stream(raw.grid, info.num_signals)
         split.test_mask(eval_mask, tuple(slice(0, 1) for _ in raw.grid))  # raises if the mask does not apply
         values = load(raw) if is_loaded else None
         if values is not None and (known := known_samples(values)) is not None:
             report_missing(known, info.names)
-            split = _split(sampling, info, known)
-            _check_known(split, known)
+            split = split_samples(sampling, info, known)
+            check_known(split, known)
             values = values.where(known[..., None], torch.nan)
-        split, eval_mask = _hold_out(splitting, source, raw, split, is_loaded)
+        split, eval_mask = splitting.hold_out(source, raw, split, is_loaded)
         noise = None
         if values is not None and splitting.added_noise:
             # the same in every run, so that runs differ by what is fitted alone
             noise = torch.randn(values.shape, generator=torch.Generator().manual_seed(0)) * splitting.added_noise
-        signals = cls(source, raw, info, split, eval_mask, values, _axes(info), noise)
+        kind = FileSignals if values is None else cls
+        signals = kind(source, raw, info, split, eval_mask, values, _axes(info), noise)
         if signals.has_trained_range:
             return signals.scaled(trained_scaling(raw, split, source.trained_range == "unit"))
         return signals
@@ -132,7 +131,7 @@ class Signals:
 
     def resampled(self, sampling: Sampling, eval_mask: EvalMask = "rest") -> Signals:
         """The signals with the trained samples of another sampling."""
-        split, values = _split(sampling, self.info, self.split.known), self.values
+        split, values = split_samples(sampling, self.info, self.split.known), self.values
         return replace(self, split=split, eval_mask=eval_mask, loaded=values)
 
     def select_one(self, signal: int) -> Signals:
@@ -198,8 +197,6 @@ class Signals:
     @cached_property
     def lattice(self) -> GridBatch | None:
         """The grid that the trained samples in memory are, or are but for a few missing ones, where its mask is false."""
-        if self.streamed:
-            return None
         batch = self.train_batch()
         return batch if isinstance(batch, GridBatch) else find_lattice(batch)
 
@@ -248,18 +245,7 @@ class Signals:
 
     def calibration_batch(self) -> GridBatch | PointBatch:
         """Samples for means and scales of features: all trained samples, or a fixed set of points spread over the file."""
-        if not self.streamed:
-            return self.train_batch()
-        blocks = blocks_of(self.raw, CALIBRATION_BYTES)
-        if len(blocks) > CALIBRATION_BLOCKS:
-            blocks = [blocks[place * len(blocks) // CALIBRATION_BLOCKS] for place in range(CALIBRATION_BLOCKS)]
-        indices, parts = [], []
-        for block in blocks:
-            inside, index = self.split.train_index(block)
-            step = max(1, len(inside) * len(blocks) // DEFAULT_POINTS)
-            indices.append(index[::step])
-            parts.append(torch.from_numpy(self.raw.read(block)).flatten(1, -2).index_select(1, inside[::step]))
-        return PointBatch.of_grid(self.axes, torch.cat(indices)[None], torch.cat(parts, 1))
+        return self.train_batch()
 
     # -- blocks of the trained grid -------------------------------------------------------------------------------------
 
@@ -274,30 +260,68 @@ class Signals:
 
     def central_block(self) -> GridBatch:
         """The central block of the trained grid of signals in a file, or all of a grid in memory."""
+        return self.train_block(whole_grid(self.grid_split().sizes))
+
+    def train_blocks(self, process: Process) -> Iterator[GridBatch]:
+        """This process's blocks of the trained grid."""
+        yield self.train_block(process.rows(whole_grid(self.grid_split().sizes)))
+
+    def train_block(self, block: Block) -> GridBatch:
+        """A block of the trained grid; ``block`` counts trained samples."""
+        self.grid_split()
+        batch = self.train_batch()
+        assert isinstance(batch, GridBatch)
+        return batch.block(block)
+
+    # -- loaders --------------------------------------------------------------------------------------------------------
+
+    def train_loader(self, batching: Batching, seed: int, process: Process, device: torch.device) -> TrainLoader:
+        batch, steps = to_device(self.train_batch(), device), batching.steps_per_epoch
+        if batching.kind == "full":
+            return FullLoader(batch, steps or MAX_STEPS_PER_EPOCH, process)
+        if batching.kind == "points":
+            return PointLoader(batch, batching.num_points, steps, seed, process)
         sizes = self.grid_split().sizes
-        if not self.streamed:
-            return self.train_block(whole_grid(sizes))
+        assert isinstance(batch, GridBatch)
+        return BlockLoader(sizes, batching.block(len(sizes)), batch.block, steps, seed, process, batching.shuffle)
+
+    def evaluation_loader(self, process: Process, validation: bool = False) -> GridLoader[Any]:
+        """Loader of the whole grid, for validation too: one batch in memory, or this process's blocks of a file."""
+        batch = self.validation_batch if validation else self.evaluation_batch()
+        return GridLoader([whole_grid(self.split.grid)], lambda _: batch)
+
+
+class FileSignals(Signals):
+    """Signals whose values are read from their file block by block when they are needed."""
+
+    lattice = None
+
+    def calibration_batch(self) -> PointBatch:
+        blocks = blocks_of(self.raw, CALIBRATION_BYTES)
+        if len(blocks) > CALIBRATION_BLOCKS:
+            blocks = [blocks[place * len(blocks) // CALIBRATION_BLOCKS] for place in range(CALIBRATION_BLOCKS)]
+        indices, parts = [], []
+        for block in blocks:
+            inside, index = self.split.train_index(block)
+            step = max(1, len(inside) * len(blocks) // DEFAULT_POINTS)
+            indices.append(index[::step])
+            parts.append(torch.from_numpy(self.raw.read(block)).flatten(1, -2).index_select(1, inside[::step]))
+        return PointBatch.of_grid(self.axes, torch.cat(indices)[None], torch.cat(parts, 1))
+
+    def central_block(self) -> GridBatch:
+        sizes = self.grid_split().sizes
         wide = CENTRAL_BLOCK_SAMPLES.get(len(sizes), 16)
         firsts = [max(0, (n - wide) // 2) for n in sizes]
         return self.train_block(tuple(slice(a, min(a + wide, n)) for a, n in zip(firsts, sizes, strict=True)))
 
     def train_blocks(self, process: Process) -> Iterator[GridBatch]:
-        """This process's blocks of the trained grid."""
         split, raw = self.grid_split(), self.raw
-        if not self.streamed:
-            yield self.train_block(process.rows(whole_grid(split.sizes)))
-            return
         chunks = [max(1, chunk // step) for chunk, step in zip(raw.chunks, split.stride, strict=True)]
         blocks = file_blocks(split.sizes, chunks, 4 * raw.shape[0] * raw.channels * math.prod(split.stride))
-        yield from map(self.train_block, blocks[process.share(len(blocks))])
+        return map(self.train_block, blocks[process.share(len(blocks))])
 
     def train_block(self, block: Block) -> GridBatch:
-        """A block of the trained grid; ``block`` counts trained samples."""
         split, raw = self.grid_split(), self.raw
-        if not self.streamed:
-            batch = self.train_batch()
-            assert isinstance(batch, GridBatch)
-            return batch.block(block)
         index = [positions[part] for positions, part in zip(split.index, block, strict=True)]
         if all(len(i) for i in index):
             values = torch.from_numpy(raw.read(tuple(slice(int(i[0]), int(i[-1]) + 1) for i in index), split.stride))
@@ -306,28 +330,16 @@ class Signals:
         axes = tuple(x[i] for x, i in zip(self.axes, index, strict=True))
         return GridBatch(axes, values, start=tuple(part.start for part in block))
 
-    # -- loaders --------------------------------------------------------------------------------------------------------
-
     def train_loader(self, batching: Batching, seed: int, process: Process, device: torch.device) -> TrainLoader:
         steps = batching.steps_per_epoch
-        if batching.kind == "points" and self.streamed:
-            return FilePointLoader(self.raw, self.split, self.axes, batching.num_points, steps, seed, process)
         if batching.kind == "points":
-            return PointLoader(to_device(self.train_batch(), device), batching.num_points, steps, seed, process)
+            return FilePointLoader(self.raw, self.split, self.axes, batching.num_points, steps, seed, process)
         if batching.kind == "full":
-            return FullLoader(to_device(self.train_batch(), device), steps or MAX_STEPS_PER_EPOCH, process)
-        sizes, read = self.grid_split().sizes, self.train_block
-        if not self.streamed:
-            batch = to_device(self.train_batch(), device)
-            assert isinstance(batch, GridBatch)
-            read = batch.block
-        return BlockLoader(sizes, batching.block(len(sizes)), read, steps, seed, process, batching.shuffle)
+            return super().train_loader(batching, seed, process, device)  # which refuses
+        sizes = self.grid_split().sizes
+        return BlockLoader(sizes, batching.block(len(sizes)), self.train_block, steps, seed, process, batching.shuffle)
 
     def evaluation_loader(self, process: Process, validation: bool = False) -> GridLoader[Any]:
-        """Loader of the whole grid, for validation too: one batch in memory, or this process's blocks of a file."""
-        if not self.streamed:
-            batch = self.validation_batch if validation else self.evaluation_batch()
-            return GridLoader([whole_grid(self.split.grid)], lambda _: batch)
         blocks = blocks_of(self.raw)
         # Lightning needs a batch in every process: one without blocks gets an empty batch
         own = blocks[process.share(len(blocks))] or [whole_grid([0, *self.split.grid[1:]])]
@@ -363,74 +375,6 @@ def _axes(info: SignalInfo) -> tuple[Tensor, ...]:
     if any(axis.samples is not None for axis in info.axes):
         return tuple(torch.from_numpy(axis.grid()).to(dtype) for axis in info.axes)
     return grid_axes(info.grid, dtype)
-
-
-def _hold_out(splitting: Splitting, source: Source, raw: RawSignals, split: Split, loaded: bool) -> tuple[Split, EvalMask]:
-    """The split without validation samples, and the eval_mask in use; refuses what the signals cannot have."""
-    nothing_scored = splitting.eval_mask == "rest" and split.trains_all
-    even = raw.points is None and all(axis.samples is None for axis in raw.axes)
-    refuse(
-        (
-            splitting.samples == "cells" and not even,
-            "samples: cells is for grids of evenly spaced samples: leave it out",
-        ),
-        (
-            not loaded and getattr(source, "missing", "nan") != "nan",
-            "signals with missing samples are held in memory: set --data.storage.in_memory true, or make them smaller "
-            "(resize, center_crop, frames, length)",
-        ),
-        (
-            not loaded and isinstance(raw.values, Decoded),
-            "these signals can only be read from the cache; leave it on (cache: auto)",
-        ),
-        (
-            not loaded and splitting.validation not in (None, 0, "auto"),
-            "validation samples are held out of signals in memory only: set in_memory: true, or validation: 0",
-        ),
-        (
-            not loaded and splitting.added_noise > 0,
-            "added_noise is for signals in memory: set --data.storage.in_memory true, or make them smaller",
-        ),
-        (
-            splitting.folds is not None and not (nothing_scored and loaded),
-            "folds score signals in memory whose known samples are all trained on: set --data.sampling.stride 1 and "
-            "--data.storage.in_memory true, or leave out folds",
-        ),
-    )
-    share = splitting.validation or 0.0
-    if share == "auto":
-        share = DEFAULT_VALIDATION if loaded and split.num_train >= MIN_TRAINED_SAMPLES else 0.0
-    if nothing_scored and splitting.folds is None:
-        rank_zero_info(
-            f"Every sample is trained on ({splitting.sampling!r}), so eval_mask {splitting.eval_mask!r} scores nothing and "
-            "is replaced by 'none': there is no held-out PSNR. Hold samples out, or set folds: random."
-        )
-    return split.with_validation(share) if share else split, "none" if nothing_scored else splitting.eval_mask
-
-
-def _split(sampling: Sampling, info: SignalInfo, known: Tensor | None) -> Split:
-    """The split of signals in memory; ``known``, ``(S, N_1, ..., N_D)``, is false at missing samples."""
-    if info.num_points is not None:
-        return sampling.split_rows(info.num_points, info.num_signals)
-    if known is None:
-        return sampling.split(info.grid, info.num_signals)
-    return sampling.split_known(info.grid, info.num_signals, known)
-
-
-def _check_known(split: Split, known: Tensor) -> None:
-    """Refuses too few known samples; a notice says how many are not trained on."""
-    counts = known.flatten(1).sum(1)
-    if split.num_train < 2:
-        raise InputError(
-            f"{int(counts.min())} of {known[0].numel()} samples are known, {split.num_train} would be trained on, "
-            "and a fit needs at least 2: check what marks missing samples"
-        )
-    if isinstance(split, PointSplit) and split.trains_all and (surplus := int((counts - counts.min()).sum())):
-        rank_zero_info(
-            f"Signals that are fitted together are trained on equally many samples, {split.num_train}: {surplus} of "
-            f"{int(counts.sum())} known samples, of signals with fewer missing ones, are not trained on. To train "
-            "on all of them, fit one file at a time, or use pe-lightning fill, which fits each signal by itself."
-        )
 
 
 def read_signals(

@@ -10,6 +10,7 @@ import pe_lightning
 from pe_lightning.__main__ import main
 from pe_lightning.errors import InputError
 from pe_lightning.results.run import Run
+from pe_lightning.studies.suggest.crop import scored_signals
 from pe_lightning.training import TensorDataModule
 
 y, x = np.mgrid[:24, :20] / 24
@@ -26,6 +27,14 @@ def test_trained_samples_have_it_and_scored_ones_do_not(sampling):
     assert torch.equal(signals.validation_batch.values, VALUES + NOISE)
     assert torch.equal(signals.select_one(1).train_batch().values, signals.train_batch().values[1:])
     assert signals.fingerprint != plain.fingerprint
+
+
+def test_a_crop_that_suggest_scores_has_it_too():
+    data = TensorDataModule(VALUES, added_noise=0.1)
+    crop = scored_signals(data, max_samples=100).data
+    noise = (crop.train_batch().values - crop.split.take(crop.values)).std()
+    assert crop.values.shape[1:3] == crop.split.grid != VALUES.shape[1:3]
+    assert float(noise) == pytest.approx(0.1, rel=0.3)
 
 
 def test_it_is_for_signals_in_memory(tmp_path):

@@ -90,7 +90,8 @@ def scored_signals(data: SignalDataModule, max_samples: int = MAX_SAMPLES) -> Sc
     words = words if info.num_signals == 1 else f"{words} of {count} of {info.num_signals} signals"
     names = tuple(info.names[signal] for signal in signals)
     info = replace(info, names=names, grid=grid, samples="points")
-    part = replace(whole, info=info, split=cropped, loaded=values, axes=axes)
+    noise = None if whole.noise is None else whole.noise[index][signals]
+    part = Signals(whole.source, whole.raw, info, cropped, whole.eval_mask, values, axes, noise)
     return ScoredSignals(part, split, words)
 
 
