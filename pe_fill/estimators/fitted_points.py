@@ -286,7 +286,7 @@ class PointFit:
 
 def columns_of(data: Signals) -> list[Signals]:
     """The points of each column of values."""
-    return [data.select_one(place) for place in range(data.info.num_signals)]
+    return [data.select(slice(place, place + 1)) for place in range(data.info.num_signals)]
 
 
 def in_unit(axes: Sequence[Axis], columns: Iterable[AnyArray]) -> Floats:

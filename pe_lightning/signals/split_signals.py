@@ -134,9 +134,6 @@ class Signals:
         split, values = split_samples(sampling, self.info, self.split.known), self.values
         return replace(self, split=split, eval_mask=eval_mask, loaded=values)
 
-    def select_one(self, signal: int) -> Signals:
-        return self.select(slice(signal, signal + 1))
-
     def select(self, signals: slice) -> Signals:
         """Some of the signals."""
         low, high = zip(*(self.info.scaling.limits(s) for s in range(self.info.num_signals)[signals]), strict=True)

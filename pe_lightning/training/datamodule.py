@@ -251,24 +251,23 @@ class OutputGrid(Output, LightningDataModule):
 
     def predict_dataloader(self) -> GridLoader[Any]:
         """Coordinate vectors of the grid, or of its blocks; for models of scattered points also places ``(P, D)``."""
-        info = getattr(self.trainer.lightning_module, "info", None) if self.trainer is not None else None
-        shape, values = tuple(self.output_shape or ()), 1
+        fitted = getattr(getattr(self.trainer, "lightning_module", None), "info", None)
+        info = fitted if isinstance(fitted, SignalInfo) else SignalInfo(("",), tuple(self.output_shape or ()), 1)
         if self.at is not None:
-            fitted = info if isinstance(info, SignalInfo) else SignalInfo((), (), 1)
-            unit = torch.from_numpy(media.create(fitted.media).places(self.at, fitted.axes))
+            unit = torch.from_numpy(media.create(info.media).places(self.at, info.axes))
             return GridLoader([()], lambda _: unit[unit.isfinite().all(1)].float())
-        if isinstance(info, SignalInfo):
-            shape, values = self.grid(info), info.num_signals * info.channels
+        shape, values = self.grid(info), info.num_signals * info.channels
+        if self.trainer is not None:
             needed = values * math.prod(shape) * np.dtype(info.scaling.dtype).itemsize
-            if needed > (free := free_bytes(Path(self.trainer.default_root_dir))):  # type: ignore[union-attr]
+            if needed > (free := free_bytes(Path(self.trainer.default_root_dir))):
                 raise InputError(
                     f"output_shape {list(shape)} takes {show_bytes(needed)}; the disk has {show_bytes(free)} free"
                 )
-        rows = max(1, BLOCK_BYTES // (4 * values * math.prod(shape[1:])))
-        axes = grid_axes(shape, cells=info.cells if isinstance(info, SignalInfo) else ())
-        if isinstance(info, SignalInfo) and info.num_points is not None:
+        if info.num_points is not None:
             spread = tuple(torch.from_numpy(axis.spread(n)).float() for axis, n in zip(info.axes, shape, strict=True))
             return GridLoader([()], lambda _: spread)
+        rows = max(1, BLOCK_BYTES // (4 * values * math.prod(shape[1:])))
+        axes = grid_axes(shape, cells=info.cells)
         return GridLoader(
             list(grid_blocks(shape, (rows, *shape[1:])[: len(shape)])),
             lambda part: tuple(x[along] for x, along in zip(axes, part, strict=True)),

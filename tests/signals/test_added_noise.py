@@ -25,7 +25,7 @@ def test_trained_samples_have_it_and_scored_ones_do_not(sampling):
     assert torch.equal(signals.train_batch().values, signals.split.take(VALUES + NOISE))
     assert torch.equal(signals.evaluation_batch().values, VALUES)
     assert torch.equal(signals.validation_batch.values, VALUES + NOISE)
-    assert torch.equal(signals.select_one(1).train_batch().values, signals.train_batch().values[1:])
+    assert torch.equal(signals.select(slice(1, 2)).train_batch().values, signals.train_batch().values[1:])
     assert signals.fingerprint != plain.fingerprint
 
 

@@ -130,20 +130,15 @@ def clear_kind(paths: Sequence[str], **arguments: Any) -> str:
 
 
 def values_of(signals: object) -> Tensor | np.ndarray[Any, Any] | None:
-    """The values of a tensor, an array, a picture of Pillow, or a list of numbers or arrays; ``None`` for anything else."""
+    """The values of a tensor, an array, a list of numbers or arrays, or a picture of Pillow, upright; else ``None``."""
     if isinstance(signals, Image.Image):
-        return pixels_of(signals)
+        upright = ImageOps.exif_transpose(signals)
+        simple = {"1": "L", "P": "RGB", "CMYK": "RGB"}.get(upright.mode)
+        pixels = np.asarray(upright if simple is None else upright.convert(simple))
+        return pixels[None] if pixels.ndim == 3 else pixels[None, ..., None]
     if not isinstance(signals, (list, tuple)) or not signals or any(isinstance(one, (str, PathLike)) for one in signals):
         return signals if isinstance(signals, (Tensor, np.ndarray)) else None
     try:
         return np.stack([np.asarray(one) for one in signals])
     except ValueError as error:
         raise InputError(f"signals that are given as a list need arrays of one shape: {error}") from error
-
-
-def pixels_of(picture: Image.Image) -> np.ndarray[Any, Any]:
-    """The pixels of a picture of Pillow, ``(1, H, W, C)``, upright."""
-    upright = ImageOps.exif_transpose(picture)
-    simple = {"1": "L", "P": "RGB", "CMYK": "RGB"}.get(upright.mode)
-    pixels = np.asarray(upright if simple is None else upright.convert(simple))
-    return pixels[None] if pixels.ndim == 3 else pixels[None, ..., None]
