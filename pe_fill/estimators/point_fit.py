@@ -20,10 +20,9 @@ from pe_fill.kriging.seasons import SeasonalMean, find_periods
 from pe_lightning.encoders import EncoderLike, automatic_width, with_seed
 from pe_lightning.errors import InputError
 from pe_lightning.estimators import Fits, LinearRidge
-from pe_lightning.signals import Axis, GridSampling, Signals
+from pe_lightning.signals import Axis, GridSampling, Signals, Splitting
 from pe_lightning.signals.distributed import without_notices
 from pe_lightning.signals.raw import AnyArray, unmasked
-from pe_lightning.signals.sampling import Splitting
 from pe_lightning.signals.sources import Source
 from pe_lightning.signals.validation import choice
 

@@ -29,11 +29,10 @@ from pe_lightning.encoders import automatic_width, with_seed
 from pe_lightning.errors import InputError
 from pe_lightning.estimators import Field, Fits, LinearRidge
 from pe_lightning.estimators.folds import FoldScore, predicted_at
-from pe_lightning.signals import Axis, FoldSampling, GridSampling, Signals, Storage, ValueRange
+from pe_lightning.signals import Axis, FoldSampling, GridSampling, Signals, Splitting, Storage, ValueRange
 from pe_lightning.signals.axes import SampleKind
 from pe_lightning.signals.distributed import without_notices
 from pe_lightning.signals.raw import AnyArray, Mask, Media
-from pe_lightning.signals.sampling import Splitting
 from pe_lightning.signals.sources import TensorSource
 
 MAX_FOLD_SAMPLES = 1 << 16

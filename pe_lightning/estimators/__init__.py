@@ -2,10 +2,8 @@
 
 >>> import torch
 >>> from pe_lightning.estimators import LinearRidge
->>> from pe_lightning.signals.sampling import GridSampling
->>> from pe_lightning.signals.sources.tensor import TensorSource
->>> from pe_lightning.signals import Splitting
->>> from pe_lightning.signals import Signals
+>>> from pe_lightning.signals import GridSampling, Signals, Splitting
+>>> from pe_lightning.signals.sources import TensorSource
 >>> signals = Signals.read(TensorSource(torch.rand(1, 16, 16, 3)), Splitting(GridSampling(2)))
 >>> LinearRidge({"name": "gau", "num_features": 8}).fit(signals).at(torch.rand(5, 2)).shape
 torch.Size([1, 5, 3])

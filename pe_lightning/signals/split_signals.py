@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -82,6 +82,8 @@ class Signals:
     loaded: Tensor | None
     axes: tuple[Tensor, ...]
     noise: Tensor | None = None
+    streamed: ClassVar[bool] = False
+    """Whether values are read from their file block by block."""
 
     @classmethod
     def read(cls, source: Source, splitting: Splitting) -> Signals:
@@ -140,11 +142,6 @@ class Signals:
         info = replace(self.info, names=self.info.names[signals], scaling=ValueRange(self.info.scaling.dtype, low, high))
         noise = None if self.noise is None else self.noise[signals]
         return replace(self, info=info, split=self.split.select(signals), loaded=self.values[signals], noise=noise)
-
-    @property
-    def streamed(self) -> bool:
-        """Whether values are read from their file block by block."""
-        return self.loaded is None
 
     @property
     def values(self) -> Tensor:
@@ -291,6 +288,7 @@ class Signals:
 class FileSignals(Signals):
     """Signals whose values are read from their file block by block when they are needed."""
 
+    streamed = True
     lattice = None
 
     def calibration_batch(self) -> PointBatch:

@@ -11,12 +11,11 @@ import torch
 from lightning.pytorch.plugins.precision import DoublePrecision
 
 from pe_lightning.errors import InputError
-from pe_lightning.signals import Axis, Batching, GridBatch, GridSampling, RandomSampling, Signals, Source, Storage
+from pe_lightning.signals import Axis, Batching, GridBatch, GridSampling, RandomSampling, Signals, Source, Splitting, Storage
 from pe_lightning.signals import loaders as loaders_module
 from pe_lightning.signals.distributed import Process
 from pe_lightning.signals.loaders import FilePointLoader
 from pe_lightning.signals.raw import RawSignals, ValueRange
-from pe_lightning.signals.sampling import Splitting
 from pe_lightning.signals.sources.tensor import TensorSource
 from pe_lightning.training import TensorDataModule
 
