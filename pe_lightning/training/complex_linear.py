@@ -224,7 +224,7 @@ class ComplexLinear(CoordinateModule):
         if self.networks.features_are_trained:
             for signal, solution in enumerate(solutions):
                 self.stack.set_encoders(signal, solution.encoders)
-            self.calibrate(to_device(signals_of(self).calibration_batch(), self.device))
+            self.calibrate(to_device(signals_of(self).signals.calibration_batch(), self.device))
         # the network's features are the raw ones times the scales
         weight = torch.cat([solution.weight for solution in solutions]) if len(solutions) > 1 else solutions[0].weight
         scales = self.encoding.scales.double().prod(-1).reshape(-1, *[1] * (weight.ndim - 1))
@@ -257,7 +257,7 @@ class ComplexLinear(CoordinateModule):
         """The largest second derivative of a quadratic loss, or a bound; ``None`` if there is none, or it is zero."""
         data, linear = signals_of(self), self.network.head is None and not self.networks.features_are_trained
         applies = self.trainer.max_steps != 0 and linear and self.has_usual_errors and data.batching.kind == "full"
-        batch = data.calibration_batch() if applies else None
+        batch = data.signals.calibration_batch() if applies else None
         scattered = isinstance(batch, PointBatch) and batch.index is None
         return None if batch is None or scattered else self.stack.curvature(batch)
 

@@ -328,7 +328,7 @@ class CoordinateModule(FunctionModule):
         """Builds for the signals of a DataModule and takes scales, means and widths from its training samples, once."""
         super().build_from(data, device)
         if not self.is_calibrated:
-            batch = data.calibration_batch()
+            batch = data.signals.calibration_batch()
             self.calibrate(batch)
             if self.networks.scaling is not None:
                 self.networks.scaling.calibrate(batch.values)

@@ -214,10 +214,6 @@ class SignalDataModule(LightningDataModule):
         """All trained samples; not for signals that are read from their file."""
         return self.signals.train_batch()
 
-    def calibration_batch(self) -> GridBatch | PointBatch:
-        """Samples for means and scales of features: all trained samples, or points spread over the file."""
-        return self.signals.calibration_batch()
-
     def evaluation_batch(self) -> GridBatch | PointBatch:
         """The whole grid, or all points, with masks; not for signals that are read from their file."""
         return self.signals.evaluation_batch()

@@ -126,7 +126,7 @@ class StableRank(Callback):
         if data is None or not trainer.is_global_zero or trainer.global_step in steps[-1:]:
             return
         with TrainingClock.of(trainer).paused(module.device):
-            batch, like = data.calibration_batch(), next(module.parameters())
+            batch, like = data.signals.calibration_batch(), next(module.parameters())
             coords = sample_coordinates(batch, self.points).to(like)
             rank, similarity = encoding_rank(module, batch, coords), similarity_across_gaps(module, batch, coords)
             values = {

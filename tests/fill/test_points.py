@@ -184,9 +184,9 @@ def test_a_held_out_outlier_changes_no_trained_value(tmp_path):
         np.savetxt(tmp_path / name, np.c_[places, values], "%.9g", ",", header="y,x,v", comments="")
         return PointsDataModule(str(tmp_path / name), coordinates=["y", "x"], values=["v"])
 
-    expected = (data := read("a.csv")).calibration_batch().values
-    values[np.flatnonzero(~data.signals.split.train_mask()[0].numpy())[3]] = 1e9
-    assert torch.equal(read("b.csv").calibration_batch().values, expected)
+    expected = (signals := read("a.csv").signals).train_batch().values
+    values[np.flatnonzero(~signals.split.train_mask()[0].numpy())[3]] = 1e9
+    assert torch.equal(read("b.csv").train_batch().values, expected)
     assert (float(expected.min()), float(expected.max())) == (0, 1)
 
 

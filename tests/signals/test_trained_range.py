@@ -62,7 +62,7 @@ def trained(data: SignalDataModule) -> list[torch.Tensor]:
     module = SimpleMLP("identity", depth=1, hidden_size=4, activation="sine")
     module.build_from(data)
     return [
-        data.calibration_batch().values,
+        data.signals.calibration_batch().values,
         *(torch.tensor(side) for side in (data.info.scaling.low, data.info.scaling.high)),
         *(module.networks.network.get_buffer(f"scaling.{name}") for name in ("center", "scale")),
     ]
