@@ -101,6 +101,7 @@ def rewrite(verb: str, words: Sequence[str]) -> list[str]:
     """Files and options after a verb of the Trainer as its parser takes them."""
     # these import torch, which tables and help texts of other verbs do not need
     from pe_lightning.cli import recipes
+    from pe_lightning.results.checkpoint_files import locate
     from pe_lightning.training.saved_models import saved_settings
 
     positional, options = read(words)
@@ -109,8 +110,13 @@ def rewrite(verb: str, words: Sequence[str]) -> list[str]:
     asks_help = any(key in ("h", "help") or key.endswith(".help") for key in given)
     if verb == "fit":
         if "init" in given and not given.keys() & {"config", "model"}:
-            given["config"] = _config_of(given["init"])
-            options.append(Option((f"--config={given['config']}",)))
+            config = runs.of_checkpoint(locate(given["init"] or "")) / runs.CONFIG
+            if not config.is_file():
+                raise InputError(
+                    f"--init {given['init']!r} is not of a run directory with a {runs.CONFIG}: give --config too"
+                )
+            given["config"] = str(config)
+            options.append(Option((f"--config={config}",)))
         if positional:
             options += [Option((word,)) for word in recipes.words_for(positional, given)]
             # options beside files change the recipe, wherever the recipe stands
@@ -128,7 +134,11 @@ def rewrite(verb: str, words: Sequence[str]) -> list[str]:
             options = [Option((f"--config={as_yaml(settings)}",)), *options]
         elif verb != "fit":
             raise InputError(f"{verb} needs a checkpoint: pe-lightning {verb} --ckpt_path RUN/checkpoints/last.ckpt")
-    options = _hosted(_with_rate(options))
+    rate = "model.optimizer.lr"
+    if any(option.key == rate for option in options) and _merged(options).get("model.optimizer") in (None, "null"):
+        # of the model's default optimiser
+        options = [Option(("--model.lr", *option.values)) if option.key == rate else option for option in options]
+    options = _hosted(options)
     # the name of a class resets the arguments before it: it precedes them, unless a configuration is between them
     files = max((place + 1 for place, option in enumerate(options) if option.key == "config"), default=0)
     ordered: list[Option] = []
@@ -144,44 +154,25 @@ def _is_trained(given: Mapping[str, str | None], options: Sequence[Option]) -> b
     """Whether options put a model that takes steps in place of the model of an exact fit, and no number of steps."""
     if not given.keys() & {"model", "model.solver"} or "trainer.max_steps" in given:
         return False
-    settings: dict[str, Any] = {}
-    for option in options:
-        settings |= _settings(option.value)[1] if option.key == "config" and option.value is not None else {}
-    trainer, model = (settings.get(section) for section in ("trainer", "model"))
-    if not isinstance(trainer, Mapping) or not isinstance(model, Mapping) or trainer.get("max_steps") != 0:
-        return False
-    models = find_registry("models")
+    settings, models = _merged(options), find_registry("models")
     try:
-        cls = models.get(given.get("model") or model.get("class_path") or "")
+        cls = models.get(str(settings.get("model")))
     except InputError:  # the parser says what is wrong
         return False
-    solver = given.get("model.solver", (model.get("init_args") or {}).get("solver"))
-    return not getattr(cls, "solves", False) and ("solver" not in models.parameters(cls) or solver in (None, "null"))
+    has_solver = "solver" in models.parameters(cls) and settings.get("model.solver") not in (None, "null")
+    return settings.get("trainer.max_steps") == 0 and not (getattr(cls, "solves", False) or has_solver)
 
 
-def _config_of(init: str | None) -> str:
-    from pe_lightning.results.checkpoint_files import locate
-
-    config = runs.of_checkpoint(locate(init or "")) / runs.CONFIG
-    if not config.is_file():
-        raise InputError(f"--init {init!r} is not of a run directory with a {runs.CONFIG}: give --config too")
-    return str(config)
-
-
-def _with_rate(options: Sequence[Option]) -> list[Option]:
-    """``--model.optimizer.lr`` without an optimiser is the rate of the model's default optimiser: ``--model.lr``."""
-    rate, has_optimizer = "model.optimizer.lr", False
-    for option in options if any(option.key == rate for option in options) else ():
+def _merged(options: Sequence[Option]) -> dict[str, Any]:
+    """The settings of configurations and options by dotted keys, classes by their names; the last of a key counts."""
+    merged: dict[str, Any] = {}
+    for option in options:
         if option.key == "config" and option.value is not None:
-            model = _settings(option.value)[1].get("model")
-            arguments = model.get("init_args") if isinstance(model, Mapping) else None
-            if isinstance(arguments, Mapping) and "optimizer" in arguments:
-                has_optimizer = arguments["optimizer"] is not None
-        elif option.key == "model.optimizer":
-            has_optimizer = option.value != "null"
-    return [
-        Option(("--model.lr", *option.values)) if option.key == rate and not has_optimizer else option for option in options
-    ]
+            settings = runs.flatten(_settings(option.value)[1])
+            merged |= {key.replace(".init_args", "").removesuffix(".class_path"): value for key, value in settings}
+        else:
+            merged[option.key] = option.value
+    return merged
 
 
 def _settings(config: str) -> tuple[str, dict[str, Any]]:
