@@ -13,7 +13,7 @@ from torch import Tensor
 
 from pe_lightning.results.output import Output
 from pe_lightning.results.runs import file_names
-from pe_lightning.results.signal_files import choose_format, media, new_array
+from pe_lightning.results.signal_files import choose_medium, media, new_array
 from pe_lightning.signals.batches import SignalInfo
 from pe_lightning.signals.raw import ValueRange
 
@@ -96,7 +96,7 @@ class PredictionWriter:
         grid = self.output.grid(self.info) if self.output is not None else tuple(values.shape[1:-1])
         if not self._rows:
             formats = "auto" if self.output is None else self.output.output_format
-            choose_format((*grid, self.info.channels), self.info, formats)  # raises before any work
+            choose_medium((*grid, self.info.channels), self.info, formats)  # raises before any work
             size = 4 * self.info.num_signals * self.info.channels * math.prod(grid)
             large = size > MAX_ASSEMBLED_BYTES and formats in ("auto", "npy")
             self._files = FileAssembly(self.folder / "x".join(map(str, grid)), self.info, grid) if large else None

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
 import numpy.typing as npt
 from PIL.Image import Image
@@ -19,9 +17,8 @@ from pe_lightning.evaluation.metrics import unit_of
 from pe_lightning.results.comparisons import ALL_SIGNALS
 from pe_lightning.results.pictures import COMPARED_FRAMES, comparison, comparison_frames, row_plot, to_levels, write_png
 from pe_lightning.results.runs import MAX_FILES, file_names, frames_of
-from pe_lightning.results.signal_files import add_signals, new_dataset, write_signal
+from pe_lightning.results.signal_files import add_signals, new_dataset, new_hdf5, write_signal
 from pe_lightning.signals.batches import SignalInfo
-from pe_lightning.signals.files import write_atomically
 from pe_lightning.signals.raw import RawSignals
 
 Array = npt.NDArray[np.float32]
@@ -135,8 +132,7 @@ def write_comparison(
     :func:`~pe_lightning.results.signal_files.add_signals` adds the reconstructions to the file.
     """
     num_dims = values["truth"].ndim - (names is not None)
-    content = io.BytesIO()  # HDF5 cannot close a file whose disk is full
-    with h5py.File(content, "w") as file:
+    with new_hdf5(path) as file:
         if names is not None:
             add_signals(file, values["reconstruction"], names, info)
         dtype = np.float32 if num_dims == 2 else np.uint8
@@ -161,7 +157,6 @@ def write_comparison(
         file.attrs["media"] = info.media
         if info.rate is not None:
             file.attrs["rate"] = info.rate
-    write_atomically(path, content.getbuffer())
 
 
 def _stored(shape: Sequence[int], frames: Sequence[int]) -> tuple[tuple[int, ...], Callable[[Array], npt.NDArray[Any]]]:

@@ -1,27 +1,18 @@
-"""A run: its ``metrics.json``, written and read here, and where its results come from."""
+"""A run that has ended: its scores and settings, read from its directory."""
 
 from __future__ import annotations
 
 import json
 import math
-import shlex
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pe_lightning.errors import InputError, paragraph, printable, show_metric
+from pe_lightning.errors import paragraph, printable, show_metric
 from pe_lightning.results import runs
-from pe_lightning.signals.files import write_atomically
-
-SCHEMA = 1
-"""The value of ``schema``. Increment when the meaning of a field changes."""
-
 
 WITHOUT_EFFECT = ("trainer.logger", "trainer.enable_", "trainer.default_root_dir", "trainer.log_every_n_steps")
 """Settings that change no weights."""
@@ -82,7 +73,7 @@ class Run:
     def open(cls, folder: Path) -> Run:
         """The run in a folder, without its configuration; ValueError says in a sentence why it cannot be read."""
         try:
-            metrics = {"metric": "psnr"} | read_metrics(folder / runs.METRICS)
+            metrics = {"metric": "psnr"} | runs.read_metrics(folder / runs.METRICS)
             test, baselines = f"test/{Metric.of(metrics['metric']).name}_per_signal", metrics.get("baselines") or {}
             for key, values in (entry for scores in (metrics, *baselines.values()) for entry in scores.items()):
                 if key.endswith("_per_signal") and values is not None and len(values) != (count := len(metrics["signals"])):
@@ -188,58 +179,6 @@ class Run:
         """A metric per signal; NaN where it is not finite or was not recorded."""
         values = self.metrics.get(f"{key}_per_signal") or [None] * len(self.signals)
         return {s: math.nan if value is None else float(value) for s, value in zip(self.signals, values, strict=True)}
-
-
-def _finite(number: str) -> int | float:
-    if not math.isfinite(value := float(number)):
-        raise ValueError(f"{paragraph(number, 60)} is not a finite number, for which null is written")
-    return int(number) if number.lstrip("-").isdecimal() else value
-
-
-def read_metrics(path: Path) -> dict[str, Any]:
-    """The content of a ``metrics.json``; ValueError if it is not JSON, or of another schema."""
-    try:
-        text = path.read_text(encoding="utf-8")
-        content = json.loads(text, parse_float=_finite, parse_int=_finite, parse_constant=_finite)
-    except RecursionError as error:
-        raise ValueError("it has too many levels of lists and mappings") from error
-    if not isinstance(content, dict):
-        raise ValueError(f"it holds {paragraph(json.dumps(content), 60)}, not a mapping")
-    if content.get("schema") != SCHEMA:
-        found = paragraph(json.dumps(content.get("schema")), 60)
-        raise ValueError(f"its schema is {found}; this version reads {SCHEMA}")
-    return content
-
-
-def write_metrics(path: Path, content: Mapping[str, Any]) -> None:
-    """Writes a ``metrics.json`` atomically."""
-    for name, value in content.items():
-        try:
-            json.dumps(value, allow_nan=False)
-        except (TypeError, ValueError, RecursionError) as error:
-            raise InputError(f"cannot write {path.name}: {name}: {error}") from error
-    write_atomically(path, json.dumps(content, indent=2) + "\n")
-
-
-def origin() -> dict[str, str | None]:
-    """Entries of ``metrics.json``.
-
-    Returns:
-        ``date`` in ISO format and UTC; ``command``, the command line of this process; ``git_commit`` of the working
-        directory, ``None`` outside of a repository.
-    """
-    program = Path(sys.argv[0])
-    called = ["python", "-m", program.parent.name] if program.name == "__main__.py" else [program.name]
-    try:
-        found = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
-        commit = found.stdout.strip() if found.returncode == 0 else None
-    except OSError:  # there is no git
-        commit = None
-    return {
-        "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        "command": shlex.join([*called, *sys.argv[1:]]),
-        "git_commit": commit,
-    }
 
 
 def look_up(tree: Any, key: str) -> Any:

@@ -1,21 +1,27 @@
-"""Run directories ``<root>/<data>-<model>-<activation>-<encoder>/<n>``: file names, dotted settings."""
+"""Run directories ``<root>/<data>-<model>-<activation>-<encoder>/<n>``: file names, ``metrics.json``, dotted settings."""
 
 from __future__ import annotations
 
 import itertools
+import json
+import math
 import os
 import re
+import shlex
 import shutil
+import subprocess
+import sys
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
 
-from pe_lightning.errors import InputError
-from pe_lightning.signals.files import in_utf8, real_path
+from pe_lightning.errors import InputError, paragraph
+from pe_lightning.signals.files import in_utf8, real_path, write_atomically
 
 CONFIG = "config.yaml"
 METRICS = "metrics.json"
@@ -26,8 +32,8 @@ RECONSTRUCTIONS = "reconstructions"
 LOCK = ".lock"
 MAX_FILES = 64
 """Largest number of signals that all have files of their own; one HDF5 file has more."""
-
-
+SCHEMA = 1
+"""The value of ``schema`` in ``metrics.json``. Increment when the meaning of a field changes."""
 DEVICE = re.compile(r"^(con|prn|aux|nul|(?:com|lpt)[1-9¹²³])(?=\.|$)", re.IGNORECASE)
 """Names that Windows opens no file by, whatever suffix follows."""
 
@@ -153,6 +159,58 @@ class Durations:
     @property
     def total(self) -> float:
         return time.perf_counter() - self._began
+
+
+def _finite(number: str) -> int | float:
+    if not math.isfinite(value := float(number)):
+        raise ValueError(f"{paragraph(number, 60)} is not a finite number, for which null is written")
+    return int(number) if number.lstrip("-").isdecimal() else value
+
+
+def read_metrics(path: Path) -> dict[str, Any]:
+    """The content of a ``metrics.json``; ValueError if it is not JSON, or of another schema."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        content = json.loads(text, parse_float=_finite, parse_int=_finite, parse_constant=_finite)
+    except RecursionError as error:
+        raise ValueError("it has too many levels of lists and mappings") from error
+    if not isinstance(content, dict):
+        raise ValueError(f"it holds {paragraph(json.dumps(content), 60)}, not a mapping")
+    if content.get("schema") != SCHEMA:
+        found = paragraph(json.dumps(content.get("schema")), 60)
+        raise ValueError(f"its schema is {found}; this version reads {SCHEMA}")
+    return content
+
+
+def write_metrics(path: Path, content: Mapping[str, Any]) -> None:
+    """Writes a ``metrics.json`` atomically."""
+    for name, value in content.items():
+        try:
+            json.dumps(value, allow_nan=False)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InputError(f"cannot write {path.name}: {name}: {error}") from error
+    write_atomically(path, json.dumps(content, indent=2) + "\n")
+
+
+def origin() -> dict[str, str | None]:
+    """Entries of ``metrics.json``.
+
+    Returns:
+        ``date`` in ISO format and UTC; ``command``, the command line of this process; ``git_commit`` of the working
+        directory, ``None`` outside of a repository.
+    """
+    program = Path(sys.argv[0])
+    called = ["python", "-m", program.parent.name] if program.name == "__main__.py" else [program.name]
+    try:
+        found = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
+        commit = found.stdout.strip() if found.returncode == 0 else None
+    except OSError:  # there is no git
+        commit = None
+    return {
+        "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "command": shlex.join([*called, *sys.argv[1:]]),
+        "git_commit": commit,
+    }
 
 
 RECORDER = "pe_lightning.RunRecorder"

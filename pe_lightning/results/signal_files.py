@@ -16,7 +16,8 @@ import io
 import json
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, ClassVar, TypeAlias
@@ -35,7 +36,7 @@ from pe_lightning.results.runs import file_names
 from pe_lightning.signals.axes import Axis
 from pe_lightning.signals.batches import GridBatch, PointBatch, SignalInfo
 from pe_lightning.signals.blocks import row_blocks
-from pe_lightning.signals.files import replacing
+from pe_lightning.signals.files import replacing, write_atomically
 from pe_lightning.signals.raw import ValueRange
 from pe_lightning.signals.sources.pictures import deep_png
 from pe_lightning.signals.sources.sound import write_sound
@@ -188,38 +189,28 @@ class HDF5(Medium):
         """Writes a dataset ``values`` with the attributes ``axes`` (names), ``rate`` (if known) and ``scaling`` (JSON)."""
         low, high = info.scaling.limits(index)
         limits = ValueRange(info.scaling.dtype, (low,), (high,))
-        content = io.BytesIO()  # HDF5 cannot close a file whose disk is full
-        with h5py.File(content, "w") as opened:
+        with new_hdf5(file) as opened:
             dataset = opened.create_dataset("values", shape=values.shape, dtype=limits.dtype)
             _restore_into(dataset, values, limits, 0)
             _describe(dataset, axis_names(values.ndim - 1, info), limits, _rate(values.shape, info))
-        file.write_bytes(content.getbuffer())
 
 
 WRITERS = {medium.suffix: medium() for medium in (ImageMedium, VideoMedium, AudioMedium, Medium, HDF5)}
 
 
-def _writer(shape: tuple[int, ...], info: SignalInfo, formats: str) -> Medium:
+def choose_medium(shape: tuple[int, ...], info: SignalInfo, formats: str = "auto") -> Medium:
+    """The medium that writes a signal ``(*grid, C)``, by a suffix or ``auto``: its own if that can hold it, else NPY."""
     choice("output_format", formats, ("auto", *WRITERS))
-    if formats == "auto":
-        natural = media.create(info.media)
-        return natural if natural.obstacle(shape, info) is None else Medium()
-    if obstacle := WRITERS[formats].obstacle(shape, info):
+    chosen = media.create(info.media) if formats == "auto" else WRITERS[formats]
+    if obstacle := chosen.obstacle(shape, info):
+        if formats == "auto":
+            return Medium()
         possible = ["auto", *(form for form, writer in WRITERS.items() if not writer.obstacle(shape, info))]
         raise InputError(
             f"a signal of shape {'x'.join(map(str, shape))} (channels last) cannot be written as {formats}: "
             f"{obstacle}. Possible: {', '.join(possible)}"
         )
-    return WRITERS[formats]
-
-
-def choose_format(shape: tuple[int, ...], info: SignalInfo, formats: str = "auto") -> str:
-    """The suffix with which :func:`write_signal` writes a signal ``(*grid, C)``; raises its errors before a fit.
-
-    ``formats`` is a suffix, or ``auto``: the format of the medium, else NPY.
-    """
-    chosen = _writer(shape, info, formats).suffix
-    if chosen == "mp4" and "libx264" not in av.codecs_available:
+    if chosen.suffix == "mp4" and "libx264" not in av.codecs_available:
         raise InputError(
             f"MP4 needs the H.264 encoder libx264, which the installed PyAV {av.__version__} lacks: use npy, or "
             "pip install --force-reinstall --only-binary av av"
@@ -229,9 +220,10 @@ def choose_format(shape: tuple[int, ...], info: SignalInfo, formats: str = "auto
 
 def write_signal(path: Path, values: Array, info: SignalInfo, index: int = 0, formats: str = "auto") -> Path:
     """Writes one signal ``(*grid, C)``, nominally in [0, 1], atomically, and returns the path with the suffix added."""
-    target = path.with_name(f"{path.name}.{choose_format(values.shape, info, formats)}")
+    medium = choose_medium(values.shape, info, formats)
+    target = path.with_name(f"{path.name}.{medium.suffix}")
     with replacing(target) as file:
-        _writer(values.shape, info, formats).write(file, values, info, index)
+        medium.write(file, values, info, index)
     return target
 
 
@@ -266,6 +258,15 @@ def _write_mp4(path: Path, values: Array, rate: Fraction) -> None:
             frame.pts, frame.time_base = number, 1 / rate
             container.mux(stream.encode(frame))
         container.mux(stream.encode(None))
+
+
+@contextmanager
+def new_hdf5(path: Path) -> Iterator[h5py.File]:
+    """An HDF5 file that is written atomically; from memory, since HDF5 cannot close a file whose disk is full."""
+    content = io.BytesIO()
+    with h5py.File(content, "w") as file:
+        yield file
+    write_atomically(path, content.getbuffer())
 
 
 def new_array(path: Path, dtype: str, shape: Sequence[int]) -> np.memmap[Any, np.dtype[Any]]:

@@ -15,7 +15,7 @@ from PIL import Image
 from pe_lightning.__main__ import main
 from pe_lightning.cli.arguments import rewrite
 from pe_lightning.cli.parser import parse
-from pe_lightning.results.run import origin
+from pe_lightning.results.runs import origin
 from pe_lightning.signals import grid_axes
 from pe_lightning.training import ComplexLinear, ImageDataModule
 

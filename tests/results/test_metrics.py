@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pe_lightning.errors import InputError
-from pe_lightning.results.run import read_metrics, write_metrics
+from pe_lightning.results.runs import read_metrics, write_metrics
 
 GOOD: dict[str, Any] = {
     "schema": 1,

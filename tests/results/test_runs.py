@@ -11,17 +11,16 @@ import pytest
 
 from pe_lightning.errors import InputError
 from pe_lightning.results import runs
-from pe_lightning.results.run import origin
 
 
 def test_the_origin_of_results_names_the_commit(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.argv", ["/somewhere/pe_lightning/__main__.py", "fit", "my picture.png"])
-    assert origin()["git_commit"] is None
+    assert runs.origin()["git_commit"] is None
     author = ["-c", "user.name=me", "-c", "user.email=me@here"]
     for words in (["init", "-q"], [*author, "commit", "-q", "--allow-empty", "-m", "first"]):
         subprocess.run(["git", *words], check=True)
-    found = origin()
+    found = runs.origin()
     assert re.fullmatch("[0-9a-f]{40}", found["git_commit"])
     assert found["command"] == "python -m pe_lightning fit 'my picture.png'"
 

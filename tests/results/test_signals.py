@@ -15,7 +15,7 @@ import soundfile
 from PIL import Image
 
 from pe_lightning.errors import InputError
-from pe_lightning.results.signal_files import choose_format, write_signal
+from pe_lightning.results.signal_files import choose_medium, write_signal
 from pe_lightning.signals import blocks
 from pe_lightning.signals.batches import SignalInfo
 from pe_lightning.signals.raw import ValueRange
@@ -193,7 +193,7 @@ def test_arrays_have_the_dtype_and_range_of_their_source(
     ],
 )
 def test_auto_follows_the_medium(media: str, shape: tuple[int, ...], dtype: str, expected: str) -> None:
-    assert choose_format(shape, info_of(media, shape[:-1], shape[-1], dtype, 100.0)) == expected
+    assert choose_medium(shape, info_of(media, shape[:-1], shape[-1], dtype, 100.0)).suffix == expected
 
 
 @pytest.mark.parametrize(
@@ -212,4 +212,4 @@ def test_an_impossible_format_says_what_is_possible(
     formats: str, shape: tuple[int, ...], dtype: str, rate: float | None, words: str
 ) -> None:
     with pytest.raises(InputError, match=words):
-        choose_format(shape, info_of("array", shape[:-1], shape[-1], dtype, rate), formats)
+        choose_medium(shape, info_of("array", shape[:-1], shape[-1], dtype, rate), formats)

@@ -32,7 +32,6 @@ from pe_lightning.results.checkpoint_files import LAST, locate
 from pe_lightning.results.pictures import plot_choice
 from pe_lightning.results.predictions import FileAssembly, PredictionWriter
 from pe_lightning.results.reconstructions import compare_files, write_reconstructions
-from pe_lightning.results.run import SCHEMA, origin, write_metrics
 from pe_lightning.results.signal_files import media
 from pe_lightning.signals.batches import GridBatch, PointBatch, to_device
 from pe_lightning.signals.distributed import rank_zero_info
@@ -139,7 +138,7 @@ class RunRecorder(Callback):
             trainer.strategy.checkpoint_io = CheckpointFiles()
         self._begun = False
         if stage == "fit" or not self._origin:  # the test after a fit belongs to it
-            self._origin = origin()
+            self._origin = runs.origin()
         if self.run_dir is not None or getattr(trainer, "fast_dev_run", False):
             return
         module, data = scores.check_describes(pl_module), data_of(trainer)
@@ -292,7 +291,7 @@ class RunRecorder(Callback):
             return
         logged = {key: float(value) for key, value in trainer.callback_metrics.items()}
         plain = {key: value if math.isfinite(value) else None for key, value in logged.items()}
-        write_metrics(self.run_dir / runs.METRICS, {"schema": SCHEMA, **plain})
+        runs.write_metrics(self.run_dir / runs.METRICS, {"schema": runs.SCHEMA, **plain})
 
     def on_test_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self.durations.mark("fit")
@@ -327,12 +326,12 @@ class RunRecorder(Callback):
             "versions": VERSIONS,
             **self._origin,
         }
-        write_metrics(file, self.metrics)  # before anything that could still fail
+        runs.write_metrics(file, self.metrics)  # before anything that could still fail
         found = score_baselines(data_of(trainer), scores.metric_of(pl_module), self.baselines)
         self.metrics["baselines"], best = found
         self.durations.mark("scores")
         pictures = results.write(self.metrics, best, self.pictures)
-        write_metrics(file, self.metrics)
+        runs.write_metrics(file, self.metrics)
         chosen = (described["solution"] or {}).get("choice")
         curve = plot_choice(self.run_dir / "choice.png", chosen) if chosen else None
         keys, artifact = self.picture_scores.keys, last if self.wandb.artifact else None

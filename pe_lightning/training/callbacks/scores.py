@@ -15,8 +15,7 @@ from torch import Tensor
 
 from pe_lightning.errors import InputError
 from pe_lightning.evaluation.scores import summary
-from pe_lightning.results.run import SCHEMA
-from pe_lightning.results.runs import flatten
+from pe_lightning.results.runs import SCHEMA, flatten
 from pe_lightning.signals.batches import SignalInfo
 from pe_lightning.signals.sources.paths import SourceFile, numbered
 from pe_lightning.training.checkpoints import callbacks_of
