@@ -102,7 +102,7 @@ def rewrite(verb: str, words: Sequence[str]) -> list[str]:
     # these import torch, which tables and help texts of other verbs do not need
     from pe_lightning.cli import recipes
     from pe_lightning.results.checkpoint_files import locate
-    from pe_lightning.training.saved_models import saved_settings
+    from pe_lightning.training.export import saved_settings
 
     positional, options = read(words)
     options = [option for option in options if option.name not in VERBOSE]

@@ -25,13 +25,12 @@ from pe_lightning.training.base import refuse_other_model
 from pe_lightning.training.callbacks import GracefulStop, PSNRProgressBar, RunRecorder
 from pe_lightning.training.callbacks.base import refuse_lost_results
 from pe_lightning.training.callbacks.loggers import end_wandb
-from pe_lightning.training.checkpoints import BestAndLast, FiniteWeights, restoring
+from pe_lightning.training.checkpoints import BestAndLast, FiniteWeights, Resumption, refuse_other_data, restoring
 from pe_lightning.training.fit import fold_scores
 from pe_lightning.training.function import FinalScore
 from pe_lightning.training.initialization import InitialWeights
 from pe_lightning.training.interrupts import Interrupted, exit_status
 from pe_lightning.training.quiet_fits import fit_quietly
-from pe_lightning.training.resumption import Resumption, refuse_other_data
 
 MEMORY_OPTIONS = frozenset({"signals_per_chunk", "points_per_chunk", "compile"})
 """Arguments of models that change memory and time, results only by rounding: they may differ from a checkpoint."""

@@ -20,6 +20,7 @@ from pe_lightning.evaluation import metrics
 from pe_lightning.evaluation.scores import held_out_psnr
 from pe_lightning.registry import Registry
 from pe_lightning.results.checkpoint_files import VERSION_KEY, refuse_other_version
+from pe_lightning.training.checkpoints import own_callbacks
 from pe_lightning.training.datamodule import SignalDataModule
 from pe_lightning.training.optimization import (
     check_optimizer,
@@ -29,7 +30,6 @@ from pe_lightning.training.optimization import (
     step_plateau,
     with_scheduler,
 )
-from pe_lightning.training.resumption import own_callbacks
 from pe_lightning.training.sharding import SignalScores
 
 models: Registry[nn.Module] = Registry(

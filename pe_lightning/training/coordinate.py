@@ -22,7 +22,6 @@ from pe_lightning.registry import Described
 from pe_lightning.signals import validation
 from pe_lightning.signals.batches import GridBatch, PointBatch, SignalInfo
 from pe_lightning.signals.distributed import rank_zero_info
-from pe_lightning.training.compilation import check_compiler
 from pe_lightning.training.datamodule import SignalDataModule
 from pe_lightning.training.function import FunctionModule
 from pe_lightning.training.optimization import (
@@ -34,7 +33,7 @@ from pe_lightning.training.optimization import (
     parameter_groups,
 )
 from pe_lightning.training.sharding import SignalScores, SignalsStrategy
-from pe_lightning.training.steps import OutputStep, Step, coordinates_of, for_each
+from pe_lightning.training.steps import OutputStep, Step, check_compiler, coordinates_of, for_each
 from pe_lightning.training.uninterrupted import UninterruptedSteps
 
 EncoderChoice: TypeAlias = Described[Encoder] | list[Described[Encoder]]

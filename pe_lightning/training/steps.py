@@ -6,59 +6,32 @@ What a step holds goes with it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from types import FunctionType
+from typing import Any
 
 import torch
-from lightning.pytorch import Trainer
 from torch import Tensor
 
 from pe_lightning.encoders import Encoder
 from pe_lightning.encoders.lookups import SparseLookup
+from pe_lightning.errors import InputError, paragraph
 from pe_lightning.linalg import without_autocast
 from pe_lightning.networks import ComplexEnsemble, VmapEnsemble
 from pe_lightning.networks.quadratic import QuadraticErrors
 from pe_lightning.signals.batches import GridBatch, PointBatch
-from pe_lightning.training.compilation import CompiledErrors
-
-
-class SteppedModule(Protocol):
-    """What a step needs of a :class:`~pe_lightning.training.CoordinateModule`."""
-
-    networks: VmapEnsemble
-    compile_errors: bool
-    """Whether errors and their gradient are compiled."""
-
-    @property
-    def device(self) -> torch.device: ...
-    @property
-    def trainer(self) -> Trainer: ...
-    @property
-    def encoding(self) -> Any:
-        """The encoding of the networks, or ``None``."""
-
-    def errors(self, batch: GridBatch | PointBatch) -> Tensor:
-        """Output minus target, ``(S, M)``."""
-
-    def targets(self, batch: GridBatch | PointBatch) -> Tensor:
-        """What the networks are trained on, of the shape of the batch's values."""
-
-    def loss_of(self, squared: Tensor, batch: GridBatch | PointBatch) -> Tensor:
-        """The loss ``()`` of a batch from the sum of squared errors of each signal, ``(S,)``."""
-
-    def derivative_of_loss(self, batch: GridBatch | PointBatch) -> float:
-        """The derivative of the loss by the squared error of any one signal."""
 
 
 class Step:
     """The errors of :meth:`CoordinateModule.errors`, by autograd.
 
     Args:
-        module: The module, which is built.
+        module: The :class:`~pe_lightning.training.CoordinateModule`, which is built.
         batch: The first batch; others are like it.
     """
 
-    def __init__(self, module: SteppedModule, batch: GridBatch | PointBatch) -> None:
+    def __init__(self, module: Any, batch: GridBatch | PointBatch) -> None:
         self.module, self.networks = module, module.networks
         self.repeated = batch.repeated
         self.features_are_trained = self.networks.features_are_trained
@@ -70,11 +43,13 @@ class Step:
 
     @property
     def device(self) -> torch.device:
-        return self.module.device
+        device: torch.device = self.module.device
+        return device
 
     def errors(self, batch: GridBatch | PointBatch) -> Tensor:
         """Output minus target, ``(S, M)``."""
-        return self.module.errors(batch)
+        errors: Tensor = self.module.errors(batch)
+        return errors
 
     def squared_errors(self, batch: GridBatch | PointBatch) -> Tensor:
         """The sum of squared errors of each signal, ``(S,)`` of the networks' targets, differentiable."""
@@ -87,7 +62,7 @@ class Step:
         """Sets the gradients of the loss, of parameters that have none, without its value."""
         with self.module.trainer.precision_plugin.train_step_context():
             loss = self.module.loss_of(self.squared_errors(batch), batch)
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
 
     def __reduce__(self) -> tuple[type[None], tuple[()]]:
         return type(None), ()  # a copy of the module makes its own
@@ -103,7 +78,7 @@ class OutputStep(Step):
     method = "forward"
     """The method of the networks that is called."""
 
-    def __init__(self, module: SteppedModule, batch: GridBatch | PointBatch) -> None:
+    def __init__(self, module: Any, batch: GridBatch | PointBatch) -> None:
         super().__init__(module, batch)
         if self.networks.scaling is not None and self.method == "forward":
             self.method = "outputs"
@@ -171,7 +146,7 @@ class LookupStep(OutputStep):
 
     method = "look_up"
 
-    def __init__(self, module: SteppedModule, batch: GridBatch | PointBatch, lookups: list[list[SparseLookup]]) -> None:
+    def __init__(self, module: Any, batch: GridBatch | PointBatch, lookups: list[list[SparseLookup]]) -> None:
         self.lookups, self.sets = lookups, len(batch.coords) if isinstance(batch, PointBatch) else 1
         super().__init__(module, batch)
 
@@ -190,7 +165,7 @@ class LookupStep(OutputStep):
 class AxisStep(Step):
     """A linear layer, and hidden layers, on fixed features of the axes, computed once for all batches of the same grid."""
 
-    def __init__(self, module: SteppedModule, batch: GridBatch | PointBatch) -> None:
+    def __init__(self, module: Any, batch: GridBatch | PointBatch) -> None:
         super().__init__(module, batch)
         self.stack = ComplexEnsemble(self.networks)
         self._axes: Sequence[Tensor] | None = None
@@ -212,7 +187,7 @@ class AxisStep(Step):
 class QuadraticStep(Step):
     """A single linear layer on fixed features of a repeated batch: the gradient by Gram matrices, without autograd."""
 
-    def __init__(self, module: SteppedModule, batch: GridBatch | PointBatch, quadratic: QuadraticErrors) -> None:
+    def __init__(self, module: Any, batch: GridBatch | PointBatch, quadratic: QuadraticErrors) -> None:
         super().__init__(module, batch)
         self.network = ComplexEnsemble(self.networks).network
         self.quadratic, self.factor = quadratic, 2 * module.derivative_of_loss(batch)
@@ -260,6 +235,54 @@ class _Alone:
         for *_, tensor, view in self._places:
             if view.grad is not None:
                 tensor.grad, view.grad = view.grad.unsqueeze(0), None
+
+
+class CompiledErrors:
+    """The method ``errors`` of a step and its gradient, compiled once for each shape of a batch.
+
+    A shape has the same program whatever batches came before, so that a resumed fit reaches the same weights.
+    """
+
+    def __init__(self) -> None:
+        # torch.compile counts the programs of a code object over all modules of a process, and allows 8
+        own = FunctionType(_errors.__code__.replace(), globals(), _errors.__name__)
+        self._compute: Callable[..., Tensor] = torch.compile(own, fullgraph=True, dynamic=False)
+        self._is_filled = False
+
+    def __call__(self, step: Any, batch: GridBatch | PointBatch) -> Tensor:
+        """The errors of a training batch; arguments as of ``step.errors``."""
+        if not self._is_filled:
+            # a program that also computes what the step holds would be another one, with other rounding errors
+            with torch.no_grad(), torch.random.fork_rng([] if step.device.index is None else [step.device]):
+                step.errors(batch)
+            self._is_filled = True
+        with _explained("torch.compile does not take this model as a whole, or its batches have more than 8 shapes"):
+            return self._compute(step, batch)
+
+
+def _errors(step: Any, batch: GridBatch | PointBatch) -> Tensor:
+    errors: Tensor = step.errors(batch)
+    return errors
+
+
+def check_compiler(device: torch.device) -> None:
+    """Compiles a trivial function for a device, before the work of a fit."""
+    with _explained(
+        "torch.compile needs a C++ compiler, such as of apt install g++, or the one that the variable CXX names"
+    ):
+        torch.compile(lambda x: x + 1, fullgraph=True, dynamic=False)(torch.ones(2, device=device))
+
+
+@contextmanager
+def _explained(reason: str) -> Iterator[None]:
+    """Turns exceptions of the compiler into an :class:`InputError`."""
+    try:
+        yield
+    except RuntimeError as error:
+        if not type(error).__module__.startswith("torch._"):
+            raise
+        text = paragraph(str(error).partition("Set TORCHDYNAMO_VERBOSE")[0], 500).rstrip(". ")
+        raise InputError(f"compile: {reason} ({text}); fix that, or leave out --model.compile") from error
 
 
 def _are_equal(axes: Sequence[Tensor], others: Sequence[Tensor]) -> bool:

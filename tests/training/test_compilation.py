@@ -19,7 +19,7 @@ from pe_lightning.errors import InputError
 from pe_lightning.signals import Batching
 from pe_lightning.signals.batches import GridBatch
 from pe_lightning.training import ComplexLinear, CoordinateModule, SimpleMLP, TensorDataModule
-from pe_lightning.training.compilation import CompiledErrors
+from pe_lightning.training.steps import CompiledErrors
 
 LEARNED = {**GAU, "trainable": True}
 

@@ -29,10 +29,10 @@ from pe_lightning.studies.sweep.cells import Cell, checked, reseeded
 from pe_lightning.studies.sweep.matching import Goal, found_before, match, with_options
 from pe_lightning.studies.sweep.record import Outcome, SweepRecord
 from pe_lightning.training.datamodule import SignalDataModule
+from pe_lightning.training.export import read_model
 from pe_lightning.training.function import FunctionModule
 from pe_lightning.training.interrupts import Interrupted, raise_interrupted
 from pe_lightning.training.quiet_fits import fit_quietly
-from pe_lightning.training.saved_models import read_model
 
 __all__ = ["Cell", "CellRunner", "Launcher", "Outcome", "SweepRecord", "checked", "reseeded", "run_cells"]
 

@@ -7,9 +7,8 @@ from pe_lightning.training.callbacks.recorder import RunRecorder
 from pe_lightning.training.callbacks.scores import Describes, reports
 from pe_lightning.training.callbacks.snapshots import Snapshots
 from pe_lightning.training.callbacks.terminal import GracefulStop, PSNRProgressBar
-from pe_lightning.training.checkpoints import FiniteWeights
+from pe_lightning.training.checkpoints import FiniteWeights, Resumption
 from pe_lightning.training.initialization import InitialWeights
-from pe_lightning.training.resumption import Resumption
 
 for _callback in (FiniteWeights, InitialWeights, Resumption):  # below the registry
     callbacks.register(_callback.__name__)(_callback)

@@ -17,7 +17,8 @@ from pe_lightning.registry import Registry
 from pe_lightning.training.base import datamodule_of
 from pe_lightning.training.datamodule import SignalDataModule
 
-callbacks: Registry[Callback] = Registry("callback", Callback, "pe_lightning.callbacks")
+_MOVED = {"pe_lightning.training.resumption": "pe_lightning.training.checkpoints.Resumption is the path of Resumption now"}
+callbacks: Registry[Callback] = Registry("callback", Callback, "pe_lightning.callbacks", removed=_MOVED)
 """The names that ``--trainer.callbacks+`` accepts, besides Lightning's callbacks."""
 
 

@@ -53,10 +53,9 @@ from pe_lightning.training.callbacks.loggers import (
 from pe_lightning.training.callbacks.picture_scores import PictureScores
 from pe_lightning.training.callbacks.scores import rmse_in_units, score
 from pe_lightning.training.callbacks.table import print_fit_scores
-from pe_lightning.training.checkpoints import CheckpointFiles, callbacks_of
+from pe_lightning.training.checkpoints import CheckpointFiles, callbacks_of, close_epoch
 from pe_lightning.training.datamodule import OutputGrid
 from pe_lightning.training.function import FunctionModule
-from pe_lightning.training.resumption import close_epoch
 
 VERSIONS = {
     **{module.__name__: module.__version__ for module in (pe_lightning, torch, lightning, np)},
