@@ -169,24 +169,21 @@ class Registry(Generic[T]):
         named = [key for key, points in waiting.items() if name in (None, key, *(point.attr for point in points))]
         for key in sorted(named):
             for point in waiting.pop(key, []):  # before the import, since a plugin may look up names itself
-                self._load_plugin(point)
+                try:
+                    loaded = point.load()
+                    if not isinstance(loaded, ModuleType):
+                        self._add(key, loaded)
+                    elif key not in self._classes:
+                        raise InputError(f"importing {point.value!r} registered no {self.kind} {key!r}")
+                except Exception as error:  # importing a plugin can raise anything, and stops only its users
+                    source = "(unknown)" if point.dist is None else f"{point.dist.name} {point.dist.version}"
+                    reason = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
+                    self._broken[key] = (
+                        f"the {self.kind} plugin {key!r} of the distribution {source}, {point.value!r}, cannot be used: "
+                        f"{reason}"
+                    )
         for key in self._broken.keys() & named if name is None else ():  # after the imports: a warning may be an error
             warnings.warn(self._broken[key], PluginWarning, stacklevel=2)
-
-    def _load_plugin(self, point: EntryPoint) -> None:
-        distribution = f"{point.dist.name} {point.dist.version}" if point.dist is not None else "(unknown)"
-        try:
-            loaded = point.load()
-            if not isinstance(loaded, ModuleType):
-                self._add(point.name, loaded)
-            elif point.name not in self._classes:
-                raise InputError(f"importing {point.value!r} registered no {self.kind} {point.name!r}")
-        except Exception as error:  # importing a plugin can raise anything, and stops only its users
-            reason = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
-            self._broken[point.name] = (
-                f"the {self.kind} plugin {point.name!r} of the distribution {distribution}, {point.value!r}, cannot be "
-                f"used: {reason}"
-            )
 
     def names(self) -> list[str]:
         """All registered names, also of plugins, sorted."""

@@ -6,20 +6,17 @@
 from __future__ import annotations
 
 import codecs
-import inspect
 import locale
 import math
-import os
 import re
-import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property, reduce
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
 import yaml
-from jsonargparse import Namespace, get_loader, set_loader
+from jsonargparse import get_loader, set_loader
 
 from pe_lightning.errors import InputError, paragraph
 from pe_lightning.registry import find_registry, path_of
@@ -263,23 +260,6 @@ def _spelt(option: Option, with_arguments: frozenset[str]) -> list[str]:
     return [f"--{key}={value}"]
 
 
-def restore_values(config: Namespace, words: Sequence[str]) -> None:
-    """Sets arguments of descriptions that are or contain ``null``, or are quoted, which jsonargparse 4 makes other texts."""
-    load = get_loader("yaml")
-    for word in words:
-        key, equals, value = word.removeprefix("--").partition("=")
-        described = next((name for name in DESCRIBED if key.startswith(f"{name}.")), None)
-        if described is None or not equals or not re.search(r"~|null|^['\"]", value, re.IGNORECASE):
-            continue
-        loaded = load(value)
-        section, name = described.split(".")
-        *path, last = key.removeprefix(f"{described}.").split(".")
-        holder = reduce(lambda tree, part: tree.get(part, {}), ("init_args", name, *path), config[section])
-        quoted = isinstance(loaded, str) and value[0] in "'\""
-        if loaded is None or quoted or (isinstance(loaded, list) and None in loaded):
-            holder[last] = load(loaded) if quoted else loaded  # as in a file, where the type takes numbers first
-
-
 def import_named(settings: Any, key: str = "") -> None:
     """Imports the plugins whose classes a configuration names: the parser finds only imported classes by name."""
     if isinstance(settings, str) and key in ("class_path", "model", "data", "callbacks"):
@@ -295,40 +275,3 @@ def import_named(settings: Any, key: str = "") -> None:
 def accept_any_names() -> None:
     """Makes jsonargparse read file names of any bytes; to be called before a parser is."""
     set_loader("yaml", with_any_names(get_loader("yaml")), exceptions=(yaml.YAMLError,))
-
-
-def check_names(tree: Any, path: str = "") -> None:
-    """Refuses a parsed configuration that names anything but classes: the parser imports and calls functions, too.
-
-    Default values of a named class may be functions. Descriptions are resolved later, by the registries.
-    """
-    if callable(tree) and not isinstance(tree, (type, os.PathLike)):  # the parser's paths are callable
-        name = f"{getattr(tree, '__module__', None)}.{getattr(tree, '__qualname__', type(tree).__qualname__)}"
-        raise InputError(
-            f"{path or 'the configuration'}: {name!r} is not a class, and a configuration names classes only. Name a class, "
-            "such as a callback of your own with this method, or set it in Python"
-        )
-    if isinstance(tree, (list, tuple)):
-        for entry in tree:
-            check_names(entry, path)
-    if not isinstance(tree, Mapping):
-        return
-    module, _, name = str(tree.get("class_path", "")).rpartition(".")
-    cls = getattr(sys.modules.get(module), name, None)
-    if cls is not None and not isinstance(cls, type):
-        raise InputError(f"class_path: {tree['class_path']!r} is not a class; a configuration names classes only")
-    for key, value in tree.items():
-        inner = f"{path}.{key}" if path else str(key)
-        if key == "init_args" and isinstance(value, Mapping) and cls is not None:
-            defaults = _defaults(cls)
-            for argument, given in value.items():
-                if defaults.get(argument) is not given:
-                    check_names(given, f"{path}.{argument}" if path else str(argument))
-        else:
-            check_names(value, inner)
-
-
-def _defaults(cls: type) -> dict[str, Any]:
-    constructors = [vars(base)["__init__"] for base in reversed(cls.__mro__) if "__init__" in vars(base)]
-    signatures = [inspect.signature(made) for made in constructors if inspect.isfunction(made)]
-    return {name: value.default for signature in signatures for name, value in signature.parameters.items()}

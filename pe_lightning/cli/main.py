@@ -25,7 +25,7 @@ from pe_lightning.training.base import refuse_other_model
 from pe_lightning.training.callbacks import GracefulStop, PSNRProgressBar, RunRecorder
 from pe_lightning.training.callbacks.base import refuse_lost_results
 from pe_lightning.training.callbacks.loggers import end_wandb
-from pe_lightning.training.checkpoints import BestAndLast, FiniteWeights, Resumption, refuse_other_data, restoring
+from pe_lightning.training.checkpoints import BestAndLast, own_callbacks, refuse_other_data, restoring
 from pe_lightning.training.fit import fold_scores
 from pe_lightning.training.function import FinalScore
 from pe_lightning.training.initialization import InitialWeights
@@ -133,8 +133,7 @@ class CommandLine(LightningCLI):
         # first: others may need its loggers; a caller that is not interactive draws its own bar
         others = [c for c in given if c is not self.recorder and (self.interactive or not isinstance(c, ProgressBar))]
         chosen: list[Callback] = [self.recorder, *others, self.stop]
-        own = {type(callback) for callback in [*chosen, *self.model.configure_callbacks()]}
-        chosen += [cls() for cls in (Resumption, FiniteWeights) if cls not in own]  # a module of the user's own
+        chosen += own_callbacks(chosen)  # which a module of the user's own does not add
         has_bar = options["barebones"] or any(isinstance(callback, ProgressBar) for callback in others)
         if not self.interactive:
             options["enable_progress_bar"] = False

@@ -7,22 +7,25 @@ import functools
 import inspect
 import logging
 import os
+import re
+import sys
 import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import Enum
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
 import lightning
 import torch
 import yaml
-from jsonargparse import ActionConfigFile, ArgumentError, Namespace, dict_to_namespace, set_parsing_settings  # type: ignore[attr-defined]
+from jsonargparse import ActionConfigFile, ArgumentError, Namespace, dict_to_namespace, get_loader, set_parsing_settings  # type: ignore[attr-defined]
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch import LightningDataModule, LightningModule, Trainer
 from lightning.pytorch.cli import LightningArgumentParser
 
-from pe_lightning.cli.arguments import DEFAULT_STEPS, accept_any_names, check_names, hosted, import_named, restore_values
+from pe_lightning.cli.arguments import DEFAULT_STEPS, DESCRIBED, accept_any_names, hosted, import_named
 from pe_lightning.cli.help import OUTPUT, PURPOSES
 from pe_lightning.cli.messages import explain, root_message
 from pe_lightning.errors import InputError, refuse
@@ -129,7 +132,7 @@ def parse(verb: str, given: Sequence[str] | Mapping[str, Any]) -> Namespace:
                 config = parser.parse_object(copy.deepcopy(dict(hosted(given))))  # which it changes
             else:
                 config = parser.parse_args(list(given))
-                restore_values(config, given)
+                _restore_values(config, given)
     except (ArgumentError, ImportError) as error:
         options = parser.get_defaults(skip_validation=True).keys(branches=True)
         raise InputError(explain(str(error), [f"--{name}" for name in ("config", "encoder", *options)])) from error
@@ -159,6 +162,60 @@ def parse(verb: str, given: Sequence[str] | Mapping[str, Any]) -> Namespace:
     if config.ckpt_path:  # from an option, a configuration or the environment
         config.ckpt_path = str(locate(config.ckpt_path))
     return config
+
+
+def _restore_values(config: Namespace, words: Sequence[str]) -> None:
+    """Sets arguments of descriptions that are or contain ``null``, or are quoted, which jsonargparse 4 makes other texts."""
+    load = get_loader("yaml")
+    for word in words:
+        key, equals, value = word.removeprefix("--").partition("=")
+        described = next((name for name in DESCRIBED if key.startswith(f"{name}.")), None)
+        if described is None or not equals or not re.search(r"~|null|^['\"]", value, re.IGNORECASE):
+            continue
+        loaded = load(value)
+        section, name = described.split(".")
+        *path, last = key.removeprefix(f"{described}.").split(".")
+        holder = reduce(lambda tree, part: tree.get(part, {}), ("init_args", name, *path), config[section])
+        quoted = isinstance(loaded, str) and value[0] in "'\""
+        if loaded is None or quoted or (isinstance(loaded, list) and None in loaded):
+            holder[last] = load(loaded) if quoted else loaded  # as in a file, where the type takes numbers first
+
+
+def check_names(tree: Any, path: str = "") -> None:
+    """Refuses a parsed configuration that names anything but classes: the parser imports and calls functions, too.
+
+    Default values of a named class may be functions. Descriptions are resolved later, by the registries.
+    """
+    if callable(tree) and not isinstance(tree, (type, os.PathLike)):  # the parser's paths are callable
+        name = f"{getattr(tree, '__module__', None)}.{getattr(tree, '__qualname__', type(tree).__qualname__)}"
+        raise InputError(
+            f"{path or 'the configuration'}: {name!r} is not a class, and a configuration names classes only. Name a class, "
+            "such as a callback of your own with this method, or set it in Python"
+        )
+    if isinstance(tree, (list, tuple)):
+        for entry in tree:
+            check_names(entry, path)
+    if not isinstance(tree, Mapping):
+        return
+    module, _, name = str(tree.get("class_path", "")).rpartition(".")
+    cls = getattr(sys.modules.get(module), name, None)
+    if cls is not None and not isinstance(cls, type):
+        raise InputError(f"class_path: {tree['class_path']!r} is not a class; a configuration names classes only")
+    for key, value in tree.items():
+        inner = f"{path}.{key}" if path else str(key)
+        if key == "init_args" and isinstance(value, Mapping) and cls is not None:
+            defaults = _defaults(cls)
+            for argument, given in value.items():
+                if defaults.get(argument) is not given:
+                    check_names(given, f"{path}.{argument}" if path else str(argument))
+        else:
+            check_names(value, inner)
+
+
+def _defaults(cls: type) -> dict[str, Any]:
+    constructors = [vars(base)["__init__"] for base in reversed(cls.__mro__) if "__init__" in vars(base)]
+    signatures = [inspect.signature(made) for made in constructors if inspect.isfunction(made)]
+    return {name: value.default for signature in signatures for name, value in signature.parameters.items()}
 
 
 def _move_into_callbacks(config: Namespace) -> None:

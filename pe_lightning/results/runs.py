@@ -21,7 +21,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from pe_lightning.errors import InputError, paragraph
-from pe_lightning.signals.files import in_utf8, real_path, write_atomically
+from pe_lightning.signals.files import in_utf8, write_atomically
 
 CONFIG = "config.yaml"
 METRICS = "metrics.json"
@@ -123,11 +123,6 @@ class ClaimedFolder:
 def in_short(folder: Path) -> Path:
     """A folder below the working directory relative to it, for messages."""
     return Path(os.path.relpath(folder)) if folder.is_relative_to(Path.cwd()) else folder
-
-
-def may_hold(root: str | Path | None, run: Path) -> bool:
-    """Whether evaluations may write into a run directory: into any, unless ``root`` is elsewhere."""
-    return root is None or real_path(run).is_relative_to(real_path(root))
 
 
 def of_checkpoint(path: str | Path) -> Path:

@@ -20,7 +20,7 @@ from pe_lightning.evaluation import metrics
 from pe_lightning.evaluation.scores import held_out_psnr
 from pe_lightning.registry import Registry
 from pe_lightning.results.checkpoint_files import VERSION_KEY, refuse_other_version
-from pe_lightning.training.checkpoints import own_callbacks
+from pe_lightning.training.checkpoints import callbacks_of, own_callbacks
 from pe_lightning.training.datamodule import SignalDataModule
 from pe_lightning.training.optimization import (
     check_optimizer,
@@ -183,7 +183,7 @@ class TrainedModule(LightningModule, ABC):
 
     def configure_callbacks(self) -> list[Callback]:
         refuse_compiled(self)  # this hook is the first of all verbs
-        return own_callbacks(trainer_of(self))
+        return own_callbacks(() if (trainer := trainer_of(self)) is None else callbacks_of(trainer))
 
     def lr_scheduler_step(self, scheduler: Any, metric: Any) -> None:
         """Steps a scheduler; ``ReduceLROnPlateau`` is stepped by :meth:`on_validation_epoch_end` instead.

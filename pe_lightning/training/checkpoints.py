@@ -11,7 +11,7 @@ import io
 import math
 import os
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -360,10 +360,10 @@ class Resumption(Callback):
         self._averaged = moving or swa_ends_with(trainer, trainer.current_epoch - 1)
 
 
-def own_callbacks(trainer: Trainer | None) -> list[Callback]:
-    """The callbacks that every fit has, unless its Trainer has them."""
-    given = () if trainer is None else tuple(map(type, callbacks_of(trainer)))
-    return [cls() for cls in (Resumption, FiniteWeights) if cls not in given]
+def own_callbacks(given: Iterable[Callback]) -> list[Callback]:
+    """The callbacks that every fit has, unless they are given."""
+    classes = {type(callback) for callback in given}
+    return [cls() for cls in (Resumption, FiniteWeights) if cls not in classes]
 
 
 def close_epoch(trainer: Trainer) -> None:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_map_only
 from typing_extensions import Self
 
 from pe_lightning.encodings.base import check_axes
@@ -91,7 +91,8 @@ class EstimatorModule(FunctionModule):
         if values is not None and values.dtype != dtype:  # with precision 64-true
             train = replace(train, loaded=values.to(dtype))
         field = self.estimator.fit(train, self.device)
-        state = tree_map(_on_cpu, field.state_dict())
+        # copies: a view would be saved with the whole tensor
+        state = tree_map_only(Tensor, lambda value: value.detach().cpu().clone(), field.state_dict())
         self._states = strategy.gather_states(state) if isinstance(strategy, SignalsStrategy) else [state]
         self._fields, self.solution, self._num_params = [field], field.solution, field.num_params
 
@@ -138,8 +139,3 @@ class EstimatorModule(FunctionModule):
     def std(self, coords: Tensor, level: float | None = None) -> Tensor:
         """See :meth:`pe_lightning.estimators.Field.std`."""
         return self.fields[0].std(coords.to(self.placeholder.dtype), level)
-
-
-def _on_cpu(value: Any) -> Any:
-    """A copy of a tensor: a view would be saved with the whole tensor."""
-    return value.detach().cpu().clone() if isinstance(value, Tensor) else value

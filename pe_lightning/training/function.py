@@ -83,9 +83,6 @@ class FunctionModule(TrainedModule):
             check_points(batch, self.require_info().num_axes)
             return torch.cat([self.evaluate(some) for some in torch.split(batch, POINTS_AT_ONCE)], 1)
 
-    def on_fit_end(self) -> None:
-        self.gather()
-
     def gather(self) -> None:
         """Takes the signals that other processes fitted, at the end of a fit; by default there are none."""
 

@@ -48,17 +48,28 @@ def check_optimization(optimizer: Callable[..., Any] | None, lr_scheduler: Calla
     Raises:
         InputError: If PyTorch refuses them. The argument is named if they are a :class:`functools.partial` of a class.
     """
-    usual = partial(torch.optim.Adam, lr=0.1)
-    cases = ("optimizer", optimizer, None), ("lr_scheduler", optimizer or usual, lr_scheduler)
-    for name, make, schedule in cases:
-        given = make if name == "optimizer" else schedule
-        if given is None or make is None or (error := _error_of_steps(make, schedule)) is None:
-            continue
+    if optimizer is not None:
+        _check("optimizer", optimizer, lambda make: _error_of_steps(make, None))
+    if lr_scheduler is not None:
+        usual = optimizer or partial(torch.optim.Adam, lr=0.1)
+        _check("lr_scheduler", lr_scheduler, lambda make: _error_of_steps(usual, make))
 
-        def works(other: Callable[..., Any], name: str = name, make: Callable[..., Any] = make) -> bool:
-            return (_error_of_steps(other, None) if name == "optimizer" else _error_of_steps(make, other)) is None
 
-        raise InputError(f"{_refusal(name, given, error, works)}: {paragraph(str(error), 200)}") from error
+def _check(name: str, make: Callable[..., Any], error_of: Callable[[Callable[..., Any]], Exception | None]) -> None:
+    """Raises an error of ``make`` with the arguments whose default value, in place of any of them, works."""
+    if (error := error_of(make)) is None:
+        return
+    parts = (make.func, *make.args) if isinstance(make, partial) else ()
+    refused = name
+    if isinstance(make, partial) and (cls := next((part for part in parts if isinstance(part, type)), None)) is not None:
+        given = make.keywords
+        wrong = refused_arguments(cls, given, lambda change: error_of(partial(make, **change)) is None)
+        if not wrong and isinstance(error, ArithmeticError):  # which names no argument
+            parameters = inspect.signature(cls).parameters
+            wrong = [key for key in parameters if key in given and parameters[key].default is inspect.Parameter.empty]
+        words = " or ".join(f"{name}.{key}={given[key]!r}" for key in wrong)
+        refused = f"{cls.__name__} refuses {words}" if wrong else f"{name} {cls.__name__}"
+    raise InputError(f"{refused}: {paragraph(str(error), 200)}") from error
 
 
 def _error_of_steps(make: Callable[..., Any], schedule: Callable[..., Any] | None) -> Exception | None:
@@ -84,30 +95,10 @@ def _error_of_steps(make: Callable[..., Any], schedule: Callable[..., Any] | Non
     return None
 
 
-def _refusal(name: str, make: Callable[..., Any], error: Exception, works: Callable[[Callable[..., Any]], bool]) -> str:
-    """What is refused: the arguments whose default value, in place of any of them, works."""
-    cls = (
-        next((one for one in (make.func, *make.args) if isinstance(one, type)), None) if isinstance(make, partial) else None
-    )
-    if cls is None:
-        return name
-    given = make.keywords  # type: ignore[attr-defined]
-    defaults = _defaults(cls, given)
-    wrong = refused_arguments(cls, given, lambda change: works(partial(make, **change)))
-    if not wrong and isinstance(error, ArithmeticError):  # which names no argument
-        wrong = [key for key, value in defaults.items() if value is inspect.Parameter.empty]
-    refused = " or ".join(f"{name}.{key}={given[key]!r}" for key in wrong)
-    return f"{cls.__name__} refuses {refused}" if wrong else f"{name} {cls.__name__}"
-
-
-def _defaults(cls: type, given: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: parameter.default for key, parameter in inspect.signature(cls).parameters.items() if key in given}
-
-
 def refused_arguments(cls: type, given: Mapping[str, Any], works: Callable[[dict[str, Any]], bool]) -> list[str]:
     """The given arguments of a class that work with their default value, in place of any of them."""
-    defaults = _defaults(cls, given).items()
-    return [key for key, value in defaults if value is not inspect.Parameter.empty and works({key: value})]
+    defaults = {key: parameter.default for key, parameter in inspect.signature(cls).parameters.items() if key in given}
+    return [key for key, value in defaults.items() if value is not inspect.Parameter.empty and works({key: value})]
 
 
 def check_optimizer_covers(optimizer: Optimizer, parameters: Iterable[tuple[str, nn.Parameter]]) -> None:

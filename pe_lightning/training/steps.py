@@ -179,7 +179,12 @@ class AxisStep(Step):
         axes = None if isinstance(batch, PointBatch) and batch.index is None else batch.axes
         if axes is None:
             return None
-        if not self._axes or not (self.repeated or torch.compiler.is_compiling() or _are_equal(axes, self._axes)):
+        known = self._axes is not None and (
+            self.repeated
+            or torch.compiler.is_compiling()
+            or all(x is y or torch.equal(x, y) for x, y in zip(axes, self._axes, strict=True))
+        )
+        if not known:
             self._axes, self._features = axes, self.stack.axis_features(batch)
         return self._features
 
@@ -283,10 +288,6 @@ def _explained(reason: str) -> Iterator[None]:
             raise
         text = paragraph(str(error).partition("Set TORCHDYNAMO_VERBOSE")[0], 500).rstrip(". ")
         raise InputError(f"compile: {reason} ({text}); fix that, or leave out --model.compile") from error
-
-
-def _are_equal(axes: Sequence[Tensor], others: Sequence[Tensor]) -> bool:
-    return all(x is y or torch.equal(x, y) for x, y in zip(axes, others, strict=True))
 
 
 def for_each(x: Tensor) -> tuple[Tensor, bool]:

@@ -12,8 +12,8 @@ import torch
 from commands import error_of
 
 from pe_lightning import __version__, load
-from pe_lightning.cli.arguments import check_names, rewrite
-from pe_lightning.cli.parser import parse
+from pe_lightning.cli.arguments import rewrite
+from pe_lightning.cli.parser import check_names, parse
 from pe_lightning.errors import InputError
 from pe_lightning.results.checkpoint_files import VERSION_KEY
 

@@ -35,7 +35,7 @@ from pe_lightning.results.reconstructions import compare_files, write_reconstruc
 from pe_lightning.results.signal_files import media
 from pe_lightning.signals.batches import GridBatch, PointBatch, to_device
 from pe_lightning.signals.distributed import rank_zero_info
-from pe_lightning.signals.files import write_atomically
+from pe_lightning.signals.files import real_path, write_atomically
 from pe_lightning.signals.validation import choice
 from pe_lightning.training.base import datamodule_of
 from pe_lightning.training.callbacks import scores
@@ -169,8 +169,10 @@ class RunRecorder(Callback):
         path = self.ckpt_path
         if path is not None and stage == "fit" and path.parent.name == runs.CHECKPOINTS:
             return runs.of_checkpoint(path)
-        if path is not None and stage != "fit" and runs.may_hold(self.root, run := runs.of_checkpoint(path)):
-            return run / TrainerFn(stage).value / ("" if path.name == LAST else path.stem)
+        if path is not None and stage != "fit":
+            run = runs.of_checkpoint(path)
+            if self.root is None or real_path(run).is_relative_to(real_path(self.root)):
+                return run / TrainerFn(stage).value / ("" if path.name == LAST else path.stem)
         if self.folder is not None:
             return Path(self.folder).absolute()
         if path is None or stage == "fit":
@@ -362,9 +364,6 @@ class RunRecorder(Callback):
             for path in writer.add(outputs, std):
                 if self.table:
                     say(path)
-
-    def on_predict_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._predictions = None
 
 
 Array = npt.NDArray[np.float32]

@@ -135,16 +135,13 @@ def found_values(report: Mapping[str, Any]) -> list[str]:
         for name, value in zip(choice["parameter"], choice["value"], strict=True):
             if name is not None:  # an encoder without a width
                 widths.setdefault(name, []).append(value)
-    found = [f"{name} {_span(values)} ({'learned' if learned else 'chosen'})" for name, values in widths.items()]
+    spans = {name: dict.fromkeys(f"{value:.3g}" for value in (min(every), max(every))) for name, every in widths.items()}
+    found = [f"{name} {' to '.join(span)} ({'learned' if learned else 'chosen'})" for name, span in spans.items()]
     if choice.get("padding"):
         found.append(f"padding {choice['padding']} (chosen)")
     if choice.get("features_per_sample", 1) > 1:
         found.append(f"{choice['features_per_sample']} features per sample (chosen)")
     return [*found, f"ridge {report['ridge']:.3g}"] if choice and report.get("ridge") is not None else found
-
-
-def _span(values: Sequence[float]) -> str:
-    return " to ".join(dict.fromkeys(f"{value:.3g}" for value in (min(values), max(values))))
 
 
 def _interpolation(name: str, report: Mapping[str, Any]) -> str:
