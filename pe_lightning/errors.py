@@ -14,7 +14,7 @@ import re
 import sys
 import tempfile
 import traceback
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -74,26 +74,17 @@ def say(*lines: object, file: TextIO | None = None) -> None:
 
 def console(width: int | None = 160, stderr: bool = False) -> Console:
     """Console that prints tables with printable characters only, as wide as the terminal or ``width`` columns."""
-    from rich.console import Console, ConsoleOptions, RenderHook, RenderResult
+    from rich.console import Console, ConsoleOptions
     from rich.segment import Segment
 
-    class Printable:
-        def __init__(self, renderable: Any) -> None:
-            self.renderable = renderable
-
-        def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-            for text, style, control in console.render(self.renderable, options):
+    class PrintableConsole(Console):
+        def render(self, renderable: Any, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+            for text, style, control in super().render(renderable, options):
                 yield Segment(text if control else "\n".join(map(printable, text.split("\n"))), style, control)
 
-    class Filter(RenderHook):
-        def process_renderables(self, renderables: list[Any]) -> list[Any]:
-            return [Printable(renderable) for renderable in renderables]
-
     options: dict[str, Any] = {"stderr": stderr, "markup": False, "emoji": False}
-    made = Console(**options)
-    made = made if made.is_terminal else Console(width=width, **options)
-    made.push_render_hook(Filter())
-    return made
+    made = PrintableConsole(**options)
+    return made if made.is_terminal else PrintableConsole(width=width, **options)
 
 
 def paragraph(text: str, limit: int = MAX_MESSAGE) -> str:
