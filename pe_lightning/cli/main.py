@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import signal
 from collections.abc import Sequence
 from typing import Any
 
@@ -175,7 +176,8 @@ class CommandLine(LightningCLI):
             if self.verb == "fit":
                 self.trainer.test(self.model, datamodule=self.datamodule, verbose=False, weights_only=True)
         if self.verb == "fit":
-            end_wandb(self.trainer.loggers, exit_status(self.stop.signum or 0) if self.stop.preempted else None)
+            signum = self.stop.signum
+            end_wandb(self.trainer.loggers, None if signum in (None, signal.SIGINT) else exit_status(signum))
 
     def before_fit(self) -> None:
         """Fails on bad input before anything is started or written: checks the data, scores folds, builds the model."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from pe_lightning.results.pictures import COMPARED_FRAMES, comparison, compariso
 from pe_lightning.results.runs import MAX_FILES, file_names, frames_of
 from pe_lightning.results.signal_files import add_signals, new_dataset, new_hdf5, write_signal
 from pe_lightning.signals.batches import SignalInfo
+from pe_lightning.signals.files import write_atomically
 from pe_lightning.signals.raw import RawSignals
 
 Array = npt.NDArray[np.float32]
@@ -132,7 +134,7 @@ def write_comparison(
     :func:`~pe_lightning.results.signal_files.add_signals` adds the reconstructions to the file.
     """
     num_dims = values["truth"].ndim - (names is not None)
-    with new_hdf5(path) as file:
+    with new_hdf5(partial(write_atomically, path)) as file:
         if names is not None:
             add_signals(file, values["reconstruction"], names, info)
         dtype = np.float32 if num_dims == 2 else np.uint8

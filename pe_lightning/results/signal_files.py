@@ -16,7 +16,7 @@ import io
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
@@ -36,7 +36,7 @@ from pe_lightning.results.runs import file_names
 from pe_lightning.signals.axes import Axis
 from pe_lightning.signals.batches import GridBatch, PointBatch, SignalInfo
 from pe_lightning.signals.blocks import row_blocks
-from pe_lightning.signals.files import replacing, write_atomically
+from pe_lightning.signals.files import replacing
 from pe_lightning.signals.raw import ValueRange
 from pe_lightning.signals.sources.pictures import deep_png
 from pe_lightning.signals.sources.sound import write_sound
@@ -189,7 +189,7 @@ class HDF5(Medium):
         """Writes a dataset ``values`` with the attributes ``axes`` (names), ``rate`` (if known) and ``scaling`` (JSON)."""
         low, high = info.scaling.limits(index)
         limits = ValueRange(info.scaling.dtype, (low,), (high,))
-        with new_hdf5(file) as opened:
+        with new_hdf5(file.write_bytes) as opened:
             dataset = opened.create_dataset("values", shape=values.shape, dtype=limits.dtype)
             _restore_into(dataset, values, limits, 0)
             _describe(dataset, axis_names(values.ndim - 1, info), limits, _rate(values.shape, info))
@@ -261,12 +261,12 @@ def _write_mp4(path: Path, values: Array, rate: Fraction) -> None:
 
 
 @contextmanager
-def new_hdf5(path: Path) -> Iterator[h5py.File]:
-    """An HDF5 file that is written atomically; from memory, since HDF5 cannot close a file whose disk is full."""
+def new_hdf5(write: Callable[[memoryview], object]) -> Iterator[h5py.File]:
+    """An HDF5 file whose content ``write`` gets at the end: HDF5 cannot close a file whose disk is full."""
     content = io.BytesIO()
     with h5py.File(content, "w") as file:
         yield file
-    write_atomically(path, content.getbuffer())
+    write(content.getbuffer())
 
 
 def new_array(path: Path, dtype: str, shape: Sequence[int]) -> np.memmap[Any, np.dtype[Any]]:

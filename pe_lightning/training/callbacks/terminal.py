@@ -47,11 +47,6 @@ class GracefulStop(Callback):
         self._stack = ExitStack()
         self._before: Any = None
 
-    @property
-    def preempted(self) -> bool:
-        """Whether the last fit was stopped by another signal than Ctrl-C."""
-        return self.signum not in (None, signal.SIGINT)
-
     def request(self, signum: int) -> None:
         """Requests a stop after the current step."""
         self._requested = signum
