@@ -132,7 +132,7 @@ def rewrite(verb: str, words: Sequence[str]) -> list[str]:
         elif verb != "fit":
             raise InputError(f"{verb} needs a checkpoint: pe-lightning {verb} --ckpt_path RUN/checkpoints/last.ckpt")
     rate = "model.optimizer.lr"
-    if any(option.key == rate for option in options) and _merged(options).get("model.optimizer") in (None, "null"):
+    if any(option.key == rate for option in options) and merged(options).get("model.optimizer") in (None, "null"):
         # of the model's default optimiser
         options = [Option(("--model.lr", *option.values)) if option.key == rate else option for option in options]
     options = _hosted(options)
@@ -151,7 +151,7 @@ def _is_trained(given: Mapping[str, str | None], options: Sequence[Option]) -> b
     """Whether options put a model that takes steps in place of the model of an exact fit, and no number of steps."""
     if not given.keys() & {"model", "model.solver"} or "trainer.max_steps" in given:
         return False
-    settings, models = _merged(options), find_registry("models")
+    settings, models = merged(options), find_registry("models")
     try:
         cls = models.get(str(settings.get("model")))
     except InputError:  # the parser says what is wrong
@@ -160,7 +160,7 @@ def _is_trained(given: Mapping[str, str | None], options: Sequence[Option]) -> b
     return settings.get("trainer.max_steps") == 0 and not (getattr(cls, "solves", False) or has_solver)
 
 
-def _merged(options: Sequence[Option]) -> dict[str, Any]:
+def merged(options: Sequence[Option]) -> dict[str, Any]:
     """The settings of configurations and options by dotted keys, classes by their names; the last of a key counts."""
     merged: dict[str, Any] = {}
     for option in options:

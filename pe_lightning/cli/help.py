@@ -9,16 +9,14 @@ import shutil
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import is_dataclass
-from pathlib import Path
 from typing import Any
 
 from docstring_parser import DocstringStyle, parse
 from jsonargparse import ArgumentParser
 
-from pe_lightning.cli.arguments import Option
+from pe_lightning.cli.arguments import Option, merged
 from pe_lightning.hints import examples
 from pe_lightning.registry import find_registry
-from pe_lightning.results.config_files import read_config
 
 INDENT = 30
 """Columns before the description of an option."""
@@ -50,16 +48,10 @@ def short_help(verb: str, files: Sequence[str], options: Sequence[Option]) -> st
     from pe_lightning.cli import recipes  # imports Lightning, which descriptions do not need
     from pe_lightning.training.callbacks import WandbSettings
 
-    named = {"model": "ComplexLinear", "data": "ImageDataModule"}
     given = {option.key: option.value for option in options}
-    recipe = [Option((word,)) for word in recipes.words_for(files, given)] if files else []
-    for option in [*recipe, *options]:
-        if option.key in named and option.value:
-            named[option.key] = option.value
-        elif option.key == "config" and option.value:
-            config = read_config(Path(recipes.find(option.value)))
-            named |= {key: config[key]["class_path"] for key in named.keys() & config.keys()}
-    model, data = find_registry("models").get(named["model"]), find_registry("datamodules").get(named["data"])
+    settings = merged([*(Option((word,)) for word in (recipes.words_for(files, given) if files else ())), *options])
+    model = find_registry("models").get(settings.get("model") or "ComplexLinear")
+    data = find_registry("datamodules").get(settings.get("data") or "ImageDataModule")
     fit, predict = verb == "fit", verb == "predict"
     usage = {"fit": "[FILE ...] [--config RECIPE] [--encoder NAME]", "predict": f"{CHECKPOINT} [--scale NUMBER]"}
     groups = ("model", "data", "trainer", "wandb") if fit else () if predict else ("data",)

@@ -60,9 +60,9 @@ def _check(name: str, make: Callable[..., Any], error_of: Callable[[Callable[...
     if (error := error_of(make)) is None:
         return
     parts = (make.func, *make.args) if isinstance(make, partial) else ()
+    cls, given = next((part for part in parts if isinstance(part, type)), None), getattr(make, "keywords", {})
     refused = name
-    if isinstance(make, partial) and (cls := next((part for part in parts if isinstance(part, type)), None)) is not None:
-        given = make.keywords
+    if cls is not None:
         wrong = refused_arguments(cls, given, lambda change: error_of(partial(make, **change)) is None)
         if not wrong and isinstance(error, ArithmeticError):  # which names no argument
             parameters = inspect.signature(cls).parameters
