@@ -6,8 +6,8 @@
 Every second sample of each axis is trained on unless a section says otherwise; mean PSNR of all others, not clamped. The
 defaults of Adaptive were chosen on the even-numbered half of the pictures; tables have both halves.
 
-- ``large``: seconds and memory. ``grid``: interpolation and Pillow's filter at the same sample positions.
-- ``strides``: every fourth sample. ``noise``: on the trained samples. ``points``: 25 % and 10 % of four pictures at random.
+- ``large``: seconds and memory. ``grid``: bicubic interpolation. ``strides``: every fourth sample. ``noise``: of 25/255 on
+  the trained samples. ``points``: 25 % of four pictures at random.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from functools import partial
 import numpy as np
 import torch
 from harness import load, load_all, make_parser, print_row, print_titles, psnr, run_sections, seconds_of
-from PIL import Image
 from torch import Tensor
 
 from pe_fill.adaptive import grid as adaptive
@@ -57,16 +56,6 @@ def baseline(name: str) -> Method:
         return interpolate(name, GridBatch(trained, known[None]), axes)[0]
 
     return run
-
-
-def lanczos(known: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Pillow's resize of float channels, its box moved so that samples stay where they are."""
-    (height, width), pad = known.shape[:2], 8
-    box = (pad + 0.25, pad + 0.25, pad + 0.25 + width, pad + 0.25 + height)
-    wide = np.pad(known.numpy(), ((pad, pad), (pad, pad), (0, 0)), "edge")
-    filter = Image.Resampling.LANCZOS
-    planes = [Image.fromarray(wide[..., c]).resize(shape[::-1], filter, box) for c in range(known.shape[-1])]
-    return torch.from_numpy(np.stack([np.asarray(plane) for plane in planes], -1))
 
 
 def table(pictures: Tensor, methods: dict[str, Method], stride: int = 2, noise: float = 0.0) -> dict[str, float]:
@@ -126,15 +115,7 @@ def large(_: argparse.Namespace) -> None:
     print(f"2040 x 1356 x 3: {seconds:.1f} core seconds, {above:.0f} MiB above the {before / 1024:.0f} MiB before")
 
 
-INTERPOLATIONS = {"bicubic": baseline("bicubic"), "linear": baseline("linear"), "Pillow LANCZOS": lanczos}
 BOTH = {"bicubic": baseline("bicubic"), "Adaptive": fitted}
-
-
-def noisy(options: argparse.Namespace) -> None:
-    """A table for each standard deviation of the noise."""
-    for noise in (0, 10, 25):
-        print(f"noise of {noise}/255")
-        table(load_all(options.paths), {**BOTH, "Adaptive, noise: auto": denoised}, noise=noise / 255)
 
 
 if __name__ == "__main__":
@@ -142,9 +123,9 @@ if __name__ == "__main__":
     parser.add_argument("--paths", nargs="+", default=["samples://astronaut"], help="pictures of one size, or a folder")
     sections = {
         "large": large,  # first: it measures memory
-        "grid": lambda options: table(load_all(options.paths), {**INTERPOLATIONS, "Adaptive": fitted}),
+        "grid": lambda options: table(load_all(options.paths), BOTH),
         "strides": lambda options: table(load_all(options.paths), BOTH, 4),
-        "noise": noisy,
-        "points": lambda options: [points(load_all(options.paths)[:4], fraction) for fraction in (0.25, 0.1)],
+        "noise": lambda options: table(load_all(options.paths), {**BOTH, "noise: auto": denoised}, noise=25 / 255),
+        "points": lambda options: points(load_all(options.paths)[:4], 0.25),
     }
     run_sections(parser, sections)

@@ -34,7 +34,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from harness import make_parser, print_row, print_titles, run_sections
-from scipy.interpolate import CubicSpline, RBFInterpolator
+from scipy.interpolate import RBFInterpolator
 from scipy.spatial.distance import cdist
 from scipy.stats import norm
 
@@ -286,10 +286,10 @@ METHODS: dict[str, Method] = {
 # -- methods for series: values of missing samples ----------------------------------------------------------------------
 
 
-def ours_with_dates(series: Series, missing: Array, periodic: str = "auto") -> Prediction:
+def ours_with_dates(series: Series, missing: Array) -> Prediction:
     """``fit_points``."""
     times = np.arange(len(series.values)).astype(f"datetime64[{series.step}]").astype("datetime64[s]")
-    fit = pe_fill.fit_points({"time": times[~missing]}, series.values[~missing], periodic=periodic)
+    fit = pe_fill.fit_points({"time": times[~missing]}, series.values[~missing])
     return predicted(fit, {"time": times[missing]})
 
 
@@ -333,9 +333,9 @@ def periodic_process(series: Series, missing: Array) -> Prediction:
     return Prediction(centre + unit * fit.predict(times[missing]))
 
 
-def filled(series: Series, missing: Array, periodic: str = "auto") -> Prediction:
+def filled(series: Series, missing: Array) -> Prediction:
     """``fill`` of a row without times."""
-    found = pe_fill.fill(np.where(missing, np.nan, series.values), std=True, periodic=periodic)
+    found = pe_fill.fill(np.where(missing, np.nan, series.values), std=True)
     assert found.std is not None
     return normal(found.values[missing], found.std[missing].astype(float))
 
@@ -353,16 +353,11 @@ def seasonal_mean(series: Series, missing: Array) -> Prediction:
 
 SERIES_METHODS: dict[str, Method] = {
     "ours": ours_with_dates,
-    "ours, no season": lambda series, missing: ours_with_dates(series, missing, "none"),
     "fill": filled,
-    "fill, no season": lambda series, missing: filled(series, missing, "none"),
     "seasonal mean": seasonal_mean,
     "STL": stl,
     "components": components,
     "periodic process": periodic_process,
-    "spline": lambda series, missing: Prediction(
-        CubicSpline(np.flatnonzero(~missing), series.values[~missing])(np.flatnonzero(missing))
-    ),
 }
 
 

@@ -6,9 +6,9 @@
 - ``pictures``: all pixels of each picture: PSNR of predictions clamped to [0, 1], mean over pictures; bytes of the
   checkpoint; core seconds of fit and prediction. JPEG (4:4:4, optimised) has the highest quality that needs no more bytes.
 - ``codecs``: bytes of a sparse fit of 30,000 numbers in float16, and of JPEG and JPEG 2000 of no lower PSNR.
-- ``signals``: a clip, a volume and sound: 5.3 seconds recorded, ten seconds synthesised (:func:`first_try.strings`).
-- ``noise``: ``pe_fill.fill(smooth=True)`` and ``num_coefficients: auto`` on noisy pictures beside non-local means and total
-  variation of scikit-image: middles (96 x 96) of photographs and textures of scikit-image, and of ``--paths``.
+- ``signals``: a clip, a volume and sound: 5.3 seconds recorded.
+- ``noise``: ``pe_fill.fill(smooth=True)`` and ``num_coefficients: auto`` on noisy pictures beside non-local means of
+  scikit-image: middles (96 x 96) of photographs and textures of scikit-image, and of ``--paths``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from typing import Any
 import av
 import numpy as np
 import torch
-from first_try import strings
 from harness import PHOTOGRAPHS, files_of, load, make_parser, make_trainer, print_row, print_titles, psnr, run_sections
 from lightning.pytorch.utilities import disable_possible_user_warnings
 from PIL import Image
@@ -37,8 +36,6 @@ from pe_lightning.signals.sources.paths import video_samples
 from pe_lightning.training import TensorDataModule, VideoDataModule
 
 COUNTS = (10_000, 30_000, 50_000, 103_500, 207_000, 337_000, 471_000, 560_000)
-SHARES = (0.5, 0.7, 1.0, 1.4, 2.0, 2.8)
-"""Weights of total variation over the deviation of the noise."""
 TEXTURES = ("brick", "grass", "gravel", "coins", "moon", "immunohistochemistry")
 """Of scikit-image."""
 
@@ -119,13 +116,12 @@ def sound() -> Tensor:
 
 
 def signals(_: argparse.Namespace) -> None:
-    """A clip, a volume and sounds."""
+    """A clip, a volume and sound."""
     clip = VideoDataModule("samples://bigbuckbunny", frames=(0, 64), resize=(128, 128)).values[0]
     made = {
         f"clip {tuple(clip.shape)}, resized": clip,
         "volume": VideoDataModule("samples://phantom3d").values[0],
         "sound of the clip, 48 kHz": sound(),
-        "plucked strings, synthesised, 10 s at 44.1 kHz": 0.5 + 0.5 * torch.from_numpy(strings(10, 44_100)).float()[:, None],
     }
     print_titles("signal", "kept", "numbers", "PSNR, dB", "bytes", "float32 bytes", "core s")
     for name, values in made.items():
@@ -137,7 +133,7 @@ def signals(_: argparse.Namespace) -> None:
 def noise(options: argparse.Namespace) -> None:
     """PSNR in dB of noisy pictures, against the pictures without noise: means, and the worst gain over the noisy picture."""
     from skimage import data, img_as_float32
-    from skimage.restoration import denoise_nl_means, denoise_tv_chambolle
+    from skimage.restoration import denoise_nl_means
 
     def middle(picture: Any) -> Any:
         top, left = ((size - 96) // 2 for size in picture.shape[:2])
@@ -149,7 +145,7 @@ def noise(options: argparse.Namespace) -> None:
     }
     if options.paths != parser.get_default("paths"):
         groups[Path(options.paths[0]).name] = {path: middle(load(path).numpy()) for path in files_of(options.paths)}
-    titles = ("pictures", "noise", "found", "noisy", "total variation", "non-local means", "num_coefficients: auto")
+    titles = ("pictures", "noise", "found", "noisy", "non-local means", "num_coefficients: auto")
     print_titles(*titles, "fill", "worst gain", "core s of auto", "of fill")
     for group, found in groups.items():
         for level in options.levels:
@@ -158,20 +154,16 @@ def noise(options: argparse.Namespace) -> None:
                 drawn = np.random.default_rng(number).normal(0, level, clean.shape)
                 noisy = (255 * clean + drawn).clip(0, 255).round().astype(np.uint8)
                 given, sigma = noisy / 255, max(level, 0.5) / 255
-                smoothed = (denoise_tv_chambolle(given, weight=sigma * share, channel_axis=-1) for share in SHARES)
                 about = {"patch_size": 5, "patch_distance": 6, "h": 0.8 * sigma, "sigma": sigma}
                 about |= {"channel_axis": -1} if given.shape[-1] > 1 else {}
-                peers = [
-                    max(clamped_psnr(x, clean) for x in smoothed),
-                    clamped_psnr(denoise_nl_means(given.squeeze(), **about).reshape(clean.shape), clean),
-                ]
+                peer = clamped_psnr(denoise_nl_means(given.squeeze(), **about).reshape(clean.shape), clean)
                 auto = fit(torch.from_numpy(given).float(), "auto")
                 began = time.process_time()
                 filled = fill(noisy, smooth=True, folds="none", axes=2)
                 spent = time.process_time() - began
                 before, after = (min(99.0, clamped_psnr(x / 255, clean)) for x in (noisy, filled.values))
                 sparse = min(99.0, clamped_psnr(auto[1], clean))
-                rows.append([filled.signals[0].noise, before, *peers, sparse, after, after - before, auto[2], spent])
+                rows.append([filled.signals[0].noise, before, peer, sparse, after, after - before, auto[2], spent])
             *means, _, auto_seconds, seconds = np.mean(rows, 0)
             print_row(f"{group} ({len(rows)})", level, *means, min(row[-3] for row in rows), auto_seconds, seconds)
 
