@@ -117,8 +117,8 @@ def test_every_recipe_fits_the_same_by_command_and_by_python(
 
 
 def write_measurements() -> None:
-    """A table of 1000 stations, and an array with coordinates."""
-    rows = np.random.default_rng(5).random((1000, 3))
+    """A table of 200 stations, and an array with coordinates."""
+    rows = np.random.default_rng(5).random((200, 3))
     np.savetxt("stations.csv", rows, delimiter=",", header="lon,lat,temperature", comments="")
     axes = {"lat": np.arange(12.0), "lon": np.linspace(0, 3, 14) ** 2}
     values = np.sin(axes["lat"])[:, None] + np.cos(axes["lon"])

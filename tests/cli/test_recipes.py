@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -41,10 +42,13 @@ def test_a_wheel_of_the_source_archive_holds_every_file_and_finds_its_recipes(tm
     expected = {path.relative_to(source).as_posix() for path in source.rglob("*") if path.is_file()}
     for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
-    archive = f"from setuptools.build_meta import build_sdist; build_sdist({str(tmp_path)!r})"
-    subprocess.run([sys.executable, "-c", archive], cwd=source, check=True, capture_output=True)
-    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "-w", str(tmp_path)]
-    subprocess.run([*command, *map(str, tmp_path.glob("*.tar.gz"))], check=True)
+    build = "import sys; from setuptools import build_meta; getattr(build_meta, sys.argv[1])(sys.argv[2])"
+    for step, folder in (("build_sdist", source), ("build_wheel", tmp_path / "unpacked")):
+        subprocess.run([sys.executable, "-c", build, step, str(tmp_path)], cwd=folder, check=True, capture_output=True)
+        if step == "build_sdist":
+            with tarfile.open(next(tmp_path.glob("*.tar.gz"))) as archive:
+                archive.extractall(tmp_path, filter="data")
+            next(tmp_path.glob("pe_lightning-*/")).rename(tmp_path / "unpacked")
     with zipfile.ZipFile(next(tmp_path.glob("*.whl"))) as wheel:
         held = {name for name in wheel.namelist() if ".dist-info/" not in name}
         wheel.extractall(installed)

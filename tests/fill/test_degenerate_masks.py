@@ -104,9 +104,8 @@ def check_draw(seed: int) -> None:
         assert not (found.std < 0).any(), case
 
 
-@pytest.mark.parametrize("part", range(2))
-def test_degenerate_masks(part: int) -> None:
-    for seed in range(part, 56, 6):
+def test_degenerate_masks() -> None:
+    for seed in range(0, 56, 5):
         check_draw(seed)
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -109,15 +107,6 @@ def test_what_is_refused_writes_nothing(
     assert words in error
     assert "Traceback" not in error
     assert sorted(folder.rglob("*")) == before
-
-
-def test_a_refusal_imports_no_torch() -> None:
-    program = "import sys; from pe_lightning.__main__ import main; status = main(sys.argv[1:]); "
-    program += "exit(9 if 'torch' in sys.modules else status)"
-    Image.new("L", (9, 9)).save("a.png")
-    arguments = ["fill", "a.png", "--missing", "no.png", "--out", "b.png"]
-    done = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True)
-    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
 
 
 def test_pictures_of_a_folder_are_filled_one_by_one(capsys: pytest.CaptureFixture[str]) -> None:

@@ -69,6 +69,9 @@ def test_what_is_filled_is_the_least_squares_fit_of_the_known_samples() -> None:
     np.testing.assert_array_equal(found.missing.any(-1), mask)
 
 
+RFF = {"name": "rff", "num_features": 8, "sigma": 3.0}
+
+
 @pytest.mark.filterwarnings("ignore::pe_lightning.solvers.choice.ChoiceWarning")  # a small picture
 @pytest.mark.slow
 def test_the_seed_reaches_an_encoder_that_has_none() -> None:
@@ -76,11 +79,11 @@ def test_the_seed_reaches_an_encoder_that_has_none() -> None:
     values = np.where(mask[..., None], 0.0, levels / 255.0)
     places, known = np.argwhere(~mask) / (14, 12), values[~mask]
 
-    def filled(seed: int, encoder: Any = "rff") -> tuple[np.ndarray, np.ndarray]:
+    def filled(seed: int, encoder: Any = RFF) -> tuple[np.ndarray, np.ndarray]:
         of_grid = fill(values, mask, encoder=encoder, folds="none", seed=seed).values[mask]
         return of_grid, pe_fill.fit_points(places, known, encoder=encoder, seed=seed).predict([[0.3, 0.5]])
 
-    first, second, given = filled(0), filled(1), filled(0, {"name": "rff", "seed": 1})
+    first, second, given = filled(0), filled(1), filled(0, RFF | {"seed": 1})
     for one, other, same in zip(first, second, given, strict=True):
         assert not np.allclose(one, other)
         np.testing.assert_allclose(other, same, atol=1e-9)
@@ -474,13 +477,9 @@ def test_given_folds_that_hold_out_most_known_samples_are_refused(options: dict[
 
 
 LINES = {
-    "first rows": lambda known: known[:3].fill_(True),
     "every eighth column": lambda known: known[:, ::8].fill_(True),
-    "every fortieth row": lambda known: known[::40].fill_(True),
     "one row": lambda known: known[5].fill_(True),
-    "one column": lambda known: known[:, 5].fill_(True),
     "diagonal": lambda known: known.diagonal()[:].fill_(True),
-    "corner": lambda known: known[:2, :2].fill_(True),
     "two": lambda known: known[5, :2].fill_(True),
 }
 
@@ -499,5 +498,5 @@ def test_known_samples_on_few_lines(name: str, caplog: pytest.LogCaptureFixture)
     assert found.isfinite().all()
     if name == "every eighth column":
         assert (found - truth[..., 0]).abs().mean() < 0.02
-    on_a_line = name in ("one row", "one column", "diagonal", "every fortieth row")  # of which one is hidden
+    on_a_line = name in ("one row", "diagonal")
     assert ("'delaunay' is left out, as it cannot be computed" in caplog.text) == on_a_line

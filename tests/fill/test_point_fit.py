@@ -46,7 +46,7 @@ def test_values_anywhere_in_the_users_units(fitted):
     order = RNG.permutation(len(PLACES))
     again = pe_fill.fit_points(PLACES[order], weather(PLACES)[order], model="exact").predict(wanted)
     np.testing.assert_allclose(again, found[:, 0], atol=2e-3)
-    several = pe_fill.fit_points(PLACES, np.stack([weather(PLACES), PLACES[:, 0]], 1))
+    several = pe_fill.fit_points(PLACES, np.stack([weather(PLACES), PLACES[:, 0]], 1), model="exact")
     assert several.predict(wanted).shape == (20, 2)
     np.testing.assert_allclose(several.predict(wanted)[:, 1], wanted[:, 0], atol=0.5)
     days = np.datetime64("2024-01-01") + np.arange(60)

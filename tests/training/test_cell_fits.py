@@ -13,6 +13,7 @@ from torch import Tensor
 
 import pe_lightning
 from pe_lightning import ComplexLinear, SimpleMLP, TensorDataModule
+from pe_lightning.encoders import local
 from pe_lightning.encodings import Complex, Simple
 from pe_lightning.estimators import LinearRidge
 from pe_lightning.signals.blocks import grid_axes
@@ -73,9 +74,10 @@ def test_means_of_predicted_cells_are_the_known_cells(name: str, num_axes: int) 
     assert (same - data.values).abs().max() < 2e-4
 
 
-def test_widths_and_ridges_are_chosen_and_a_long_axis_is_banded() -> None:
-    x = torch.arange(4096 * 8, dtype=torch.float64) / 4096
-    row = (0.5 + 0.4 * torch.sin(400 * x + 2 * torch.sin(20 * x))).reshape(-1, 8)
+def test_widths_and_ridges_are_chosen_and_a_long_axis_is_banded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "MIN_FEATURES", 200)
+    x = torch.arange(512 * 8, dtype=torch.float64) / 512
+    row = (0.5 + 0.4 * torch.sin(50 * x + 2 * torch.sin(2.5 * x))).reshape(-1, 8)
     data = TensorDataModule(row.mean(1).float()[None, :, None], sampling=GridSampling(1), samples="cells")
     model = ComplexLinear({"name": "gau", "width": "auto"}, solver="exact")
     trainer = fit(model, data)

@@ -46,10 +46,10 @@ def weights(module: CoordinateModule) -> dict[str, Tensor]:
     ("make", "count", "batching", "precision", "shapes"),
     [
         (lambda **more: SimpleMLP(GAU, 1, 8, **more), 1, Batching(), "32-true", 1),
-        (lambda **more: SimpleMLP(LEARNED, 1, 8, signals_per_chunk=1, **more), 2, Batching("points", 25), "32-true", 2),
+        (lambda **more: SimpleMLP(LEARNED, 1, 8, **more), 2, Batching("points", 25), "32-true", 2),
         (lambda **more: ComplexLinear(LEARNED, 1, 6, **more), 2, Batching("blocks", [3, 4]), "bf16-mixed", 2),
     ],
-    ids=["full", "points in chunks", "blocks"],
+    ids=["full", "points", "blocks"],
 )
 def test_a_compiled_fit_is_the_same_with_one_program_for_each_shape_of_a_batch(
     make: Callable[..., CoordinateModule],

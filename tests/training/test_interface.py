@@ -1,8 +1,6 @@
 """``import pe_lightning``: nothing heavy is imported before it is used, and a fit of one line."""
 
 import json
-import subprocess
-import sys
 from functools import partial
 from pathlib import Path
 
@@ -16,18 +14,6 @@ import pe_lightning
 from pe_lightning.__main__ import main
 from pe_lightning.errors import InputError
 from pe_lightning.training import ComplexLinear, SimpleMLP
-
-
-@pytest.mark.slow  # starts a process
-def test_torch_is_imported_when_a_name_is_used():
-    program = (
-        "import sys, pe_lightning\n"
-        "assert 'fit' in dir(pe_lightning) and pe_lightning.__version__\n"
-        "assert not {'torch', 'lightning', 'numpy'} & sys.modules.keys(), sys.modules.keys()\n"
-        "pe_lightning.create_encoder\n"
-        "assert 'torch' in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
 
 
 def test_every_name_is_there_and_others_are_not():

@@ -4,8 +4,6 @@ import csv
 import json
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -90,19 +88,6 @@ def test_runs_without_held_out_samples_show_trained_ones_and_bytes(make_run, tmp
 
 
 @pytest.mark.slow  # starts a process
-def test_nothing_heavy_is_imported(make_run, tmp_path):
-    make_run("a/1", noise=0.1)
-    code = f"""
-import sys
-from pe_lightning.__main__ import main
-assert main(["compare", {str(tmp_path)!r}, "--out", {str(tmp_path / "report")!r}]) == 0
-heavy = {{"torch", "lightning", "pytorch_lightning", "wandb", "skimage", "selenium"}}
-assert not heavy & {{name.split(".")[0] for name in sys.modules}}
-"""
-    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-
-
 def test_the_files(make_run, tmp_path, capsys):
     run = make_run("runs/a/1", (30.0, 31.0, 35.0), noise=0.1)
     make_run("runs/b|_1", (29.0, 31.0, 33.0), noise=0.2, num_params=2000)

@@ -44,6 +44,7 @@ def metrics(run: str) -> dict:
     return json.loads((Path("s") / run / "metrics.json").read_text())
 
 
+@pytest.mark.slow  # four fits
 def test_every_combination_is_a_run_and_the_data_is_read_once(capsys, monkeypatch):
     loaded = []
     monkeypatch.setattr(ImageSource, "read", lambda self, read=ImageSource.read: (loaded.append(1), read(self))[1])
@@ -109,6 +110,7 @@ def test_repeats_count_seeds_up_and_are_averaged_in_the_metric_of_the_data(capsy
     assert "PSNR" not in shown
 
 
+@pytest.mark.slow  # four fits
 def test_the_same_command_again_runs_nothing_and_another_never_overwrites(capsys):
     command = ["sweep", *EXACT, *QUIET, *ENCODERS]
     assert main(command) == 0
@@ -133,6 +135,7 @@ def contents(folder: str) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in Path(folder).rglob("*") if path.is_file()}
 
 
+@pytest.mark.slow  # four fits
 def test_an_unfinished_cell_is_resumed_started_or_refused_and_never_deleted(capsys):
     cell = Path("s/encoder-gau")
     command = ["sweep", *TRAINED, *QUIET, "--vary", "model.encoder=gau", "--out", "s", "--trainer.max_steps"]
