@@ -18,6 +18,7 @@ SOME = ("inpaint", "stations", "row")
 QUIET = ["--wandb.enabled=false", "--trainer.enable_progress_bar=false"]
 
 
+@pytest.mark.slow  # a command of each task
 @pytest.mark.filterwarnings("default::UserWarning")  # of settings that so small signals leave to a rule
 def test_the_commands_of_the_page_solve_the_tasks(tmp_path, monkeypatch):
     import gallery

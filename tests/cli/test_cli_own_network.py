@@ -108,6 +108,7 @@ def test_an_option_and_a_configuration_mean_the_same_fit(monkeypatch: pytest.Mon
     torch.testing.assert_close(cli.model.state_dict()[again], load("runs/a-NetworkModule-Perceptron/1").state_dict()[again])
 
 
+@pytest.mark.slow  # three fits
 def test_it_is_resumed_predicted_compared_and_has_steps_without_a_number(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--model", f"{__name__}.Perceptron", "--model.hidden", "5"]
     random = ["--data.batching.kind", "points", "--data.batching.size", "9"]

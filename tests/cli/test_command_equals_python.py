@@ -201,6 +201,7 @@ def test_the_command_and_python_fit_what_an_independent_loop_fits(name: str, cen
     torch.testing.assert_close(found.detach(), expected, rtol=0, atol=1e-3)
 
 
+@pytest.mark.slow  # six fits
 @pytest.mark.parametrize(
     "recipe", [["image/closed_form"], ["image/demo", "--trainer.max_steps", "3"]], ids=["exact", "trained"]
 )

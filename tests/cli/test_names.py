@@ -82,6 +82,7 @@ def test_names_pass_yaml(name: str) -> None:
             assert load(text) == [name]
 
 
+@pytest.mark.slow  # three commands
 def test_a_fit_of_a_name_of_any_bytes_is_repeated_from_its_configuration(capfd: pytest.CaptureFixture[str]) -> None:
     name = picture(BYTES)
     assert main(["fit", name, *EXACT]) == 0

@@ -60,7 +60,6 @@ KINDS = {
     "image/adaptive": PICTURE,
     "image/sparse": PICTURE,
     "image/siren": [*PICTURE, "--data.batching.size=99", "--trainer.max_steps=7"],
-    "image/hash": [*PICTURE, "--trainer.max_steps=3"],
     "row/adaptive": ["--data.rows=[100, 101]"],
     "attention/layout": ["--data.num_train=77", "--trainer.max_steps=2", "--trainer.log_every_n_steps=1"],
 }
@@ -71,6 +70,7 @@ def same(one: object, other: object) -> bool:
     return torch.equal(one.cpu(), other) if isinstance(one, torch.Tensor) else one == other
 
 
+@pytest.mark.slow  # three fits of each
 @pytest.mark.parametrize("recipe", [name for name in KINDS if name in recipes.names()])
 def test_a_fit_has_the_weights_of_the_command_and_its_saved_configuration_repeats_it(recipe):
     given = [f"--config={recipes.find(recipe)}", *KINDS[recipe], "--trainer.accelerator=cpu"]

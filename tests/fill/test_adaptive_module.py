@@ -90,6 +90,7 @@ def test_a_width_that_is_given_is_the_encoders(make_trainer):
     assert (found[0] - found[2]).abs().max() > 1e-3
 
 
+@pytest.mark.slow  # eight fits
 @pytest.mark.parametrize("sampling", ["random", "grid"])
 @pytest.mark.parametrize("model", ["Adaptive", "ComplexLinear"])
 def test_ninety_per_cent_of_values_that_were_not_seen_are_within_their_standard_deviations(model, sampling):

@@ -260,7 +260,7 @@ def test_gdal_reads_geotiff_only(tmp_path):
             LabelledSource(str(tmp_path / "a.tif")).read()
 
 
-@pytest.mark.parametrize("year", ["0001", "2300", "9999"])
+@pytest.mark.parametrize("year", ["0001", "9999"])
 def test_dates_of_any_year(tmp_path, year):
     """A map of dates that nanoseconds cannot hold is written, plotted and read again."""
     days = np.datetime64(f"{year}-01-01", "s") + np.arange(0, 31_000_000, 500_000).astype("timedelta64[s]")

@@ -86,12 +86,12 @@ def test_correlated_noise_is_removed_as_in_a_sample_of_it() -> None:
 
 @pytest.mark.parametrize("kind", ["uint16", "missing", "alpha"])
 def test_dtypes_channels_and_missing_pixels(kind: str) -> None:
-    clean = picture("chelsea")
+    clean = picture("chelsea", 48)
     given = noisy(clean, 20)
     values, scale = {"uint16": (given * np.uint16(257), 257.0), "missing": (given / 1000, 1e-3)}.get(kind, (given, 1.0))
     missing = np.zeros(given.shape[:2], bool)
     if kind == "missing":
-        missing[20:24, 10:50] = True
+        missing[20:24, 10:40] = True
         missing[np.random.default_rng(1).random(missing.shape) < 0.03] = True
     if kind == "alpha":
         values = np.concatenate([given, np.full_like(given[..., :1], 255)], -1)
@@ -101,11 +101,12 @@ def test_dtypes_channels_and_missing_pixels(kind: str) -> None:
     assert psnr((filled.values / scale)[..., :3], clean) > psnr(given, clean) + 5
 
 
+@pytest.mark.slow  # four pictures
 def test_the_command_takes_what_python_takes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    Image.fromarray(noisy(picture("chelsea"), 10)).save("a.png")
+    Image.fromarray(noisy(picture("chelsea", 40), 10)).save("a.png")
     both: tuple[tuple[list[str], dict[str, Any]], ...] = (
         (["--noise", "12"], {"noise": 12.0}),
         (["--noise_sample", "0:16,8:40"], {"noise_sample": "0:16,8:40"}),

@@ -80,6 +80,7 @@ def test_a_map_has_its_coordinates_in_every_format(fitted, tmp_path):
         assert tiff.read(1)[row, column] == found.values["temp"][2, 3]
 
 
+@pytest.mark.slow  # several fits
 def test_a_checkpoint_predicts_what_python_does(tmp_path, monkeypatch):
     """fit and predict by command, at places and on a grid, against fit_points with the same rows."""
     monkeypatch.chdir(tmp_path)

@@ -21,6 +21,7 @@ from pe_lightning.training import TensorDataModule
 from drawing import draw_words
 
 
+@pytest.mark.slow  # many fits
 @pytest.mark.usefixtures("empty_folder")
 def test_the_prior_is_recommended_only_where_held_out_samples_support_it(capsys):
     def suggested(name, picture):

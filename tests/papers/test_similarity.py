@@ -106,6 +106,7 @@ def test_the_command_writes_what_python_gives(fitted, tmp_path, capsys):
         assert (tmp_path / name).stat().st_size > 20_000
 
 
+@pytest.mark.slow  # several analyses
 def test_only_files_of_an_earlier_analysis_are_replaced(tmp_path, capsys):
     command = ["analyze", "--encoder", "gau", "--samples", "16", "--out", str(tmp_path)]
     (tmp_path / "weights.png").write_text("mine")

@@ -45,6 +45,7 @@ def state(run: Path) -> dict:
     return torch.load(run / "checkpoints/last.ckpt", weights_only=True)["state_dict"]
 
 
+@pytest.mark.slow  # a fit of each
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_every_recipe_runs(recipe, monkeypatch):
     monkeypatch.setattr(pictures, "SAMPLES", 8)

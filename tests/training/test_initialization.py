@@ -133,6 +133,7 @@ def test_a_lightning_module_of_the_users_own() -> None:
     assert all(value.equal(second.state_dict()[key]) for key, value in first.state_dict().items())
 
 
+@pytest.mark.slow  # seven fits
 def test_by_the_command_and_by_a_configuration(capsys: pytest.CaptureFixture[str]) -> None:
     run = fit(*FIT, "--trainer.max_steps", "200")
     small = ["--trainer.max_steps", "1", "--model.optimizer.lr", "1e-9"]

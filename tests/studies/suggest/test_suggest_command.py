@@ -81,6 +81,7 @@ def test_random_samples(capsys):
     assert found["sampling"]["fraction"] == 0.3
 
 
+@pytest.mark.slow  # many fits
 def test_sound_tables_and_volumes(capsys):
     rate = 8000
     t = np.arange(400) / rate

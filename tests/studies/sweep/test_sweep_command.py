@@ -170,6 +170,7 @@ def test_an_unfinished_cell_is_resumed_started_or_refused_and_never_deleted(caps
     assert (cell / "mine.txt").read_text() == "mine"
 
 
+@pytest.mark.slow  # several fits
 def test_replaced_content_is_not_finished_before(capsys):
     pictures = np.random.default_rng(0).integers(0, 255, (2, 20, 20), dtype=np.uint8)
     Image.fromarray(pictures[0]).save("a.bmp")
@@ -185,6 +186,7 @@ def test_replaced_content_is_not_finished_before(capsys):
     assert contents("s") == before
 
 
+@pytest.mark.slow  # several fits
 def test_refused_failing_and_broken_cells_are_reported_and_the_others_finish(capsys, monkeypatch):
     def broken(self, *arguments):
         raise RuntimeError("out of luck")
@@ -246,6 +248,7 @@ def test_runs_that_are_grouped_in_wandb_have_the_error_bars_of_compare():
         assert (row.run_deviation > 0.01) == (row.name == "rff"), "seeds draw other frequencies"
 
 
+@pytest.mark.slow  # several fits
 def test_an_interrupt_lets_the_cell_finish_and_the_same_command_goes_on(capsys, monkeypatch):
     command = ["sweep", *TRAINED, *QUIET, *ENCODERS, "--trainer.max_steps", "20", *stopped(12, 2)]
     assert main(command) == 130

@@ -93,6 +93,7 @@ def test_what_fails_unexpectedly_is_tried_again(computed: list[str], monkeypatch
     assert score_baselines(datamodule())[0]["nearest"]["test/psnr"] > 0
 
 
+@pytest.mark.slow  # three fits
 def test_command_and_python_choose(computed: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("pe_fill.baselines.ThinPlate.fast_places", {2: 100})
