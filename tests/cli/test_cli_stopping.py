@@ -26,21 +26,6 @@ def test_a_killed_fit_is_resumed_to_the_weights_of_an_uninterrupted_one(tmp_path
     assert whole["steps"] == resumed["steps"] == 33
 
 
-def test_a_fit_that_ended_within_an_epoch_can_go_on(tmp_path):
-    epochs = ["--data.batching.steps_per_epoch", "10"]
-    fit(tmp_path / "whole", "demo.yaml", *epochs, "--trainer.max_steps", "36")
-    first = fit(tmp_path / "part", "demo.yaml", *epochs, "--trainer.max_steps", "23", wandb=True)
-    run = only_run(tmp_path / "part")
-    more = ["--trainer.max_steps", "36", "--ckpt_path", str(run / "checkpoints/last.ckpt")]
-    rest = fit(tmp_path / "part", "demo.yaml", *epochs, *more, wandb=True)
-    weights = [checkpoint(only_run(tmp_path / name))["state_dict"]["networks.network.weight"] for name in ("whole", "part")]
-    assert weights[0].equal(weights[1])
-    # the seconds of both parts, one W&B run in two offline parts
-    assert rest["fit_seconds"] > first["fit_seconds"]
-    segments = [path.name.rpartition("-")[2] for path in (run / "wandb").glob("offline-run-*")]
-    assert segments == [(run / "wandb/run-id.txt").read_text().strip()] * 2
-
-
 @pytest.mark.parametrize(
     ("signum", "devices"),
     [(2, []), (15, []), (1, []), *(pytest.param(signum, TWO, marks=pytest.mark.stress) for signum in (2, 15))],

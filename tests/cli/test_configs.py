@@ -38,15 +38,6 @@ def test_a_recipe_says_first_what_it_is():
     assert [name for name in recipes.names() if not Path(recipes.find(name)).read_text().startswith("#")] == []
 
 
-def test_an_optimiser_and_a_scheduler_from_the_command_line(capsys):
-    arguments = ["--model.optimizer", "SGD", "--model.optimizer.lr", "0.5", "--model.optimizer.momentum", "0.9"]
-    arguments += ["--model.lr_scheduler", "CosineAnnealingLR", "--model.lr_scheduler.T_max", "100"]
-    config = printed(capsys, *DEMO, *arguments)["model"]["init_args"]
-    assert config["optimizer"]["class_path"] == "torch.optim.SGD"
-    assert config["optimizer"]["init_args"]["lr"] == 0.5
-    assert config["lr_scheduler"]["init_args"]["T_max"] == 100
-
-
 def test_another_encoder_starts_from_its_own_defaults(capsys, tmp_path):
     """An encoder per axis, too; and a width that is to be chosen is the model's, whatever the encoder calls it."""
     (tmp_path / "other.yaml").write_text("model: {class_path: ComplexLinear, init_args: {encoder: rff}}")

@@ -155,15 +155,6 @@ def test_the_help_shows_the_options_of_the_classes_that_are_named(capsys):
     assert "--data" not in shown.partition("Options of other")[0]
 
 
-def test_an_interrupt_is_one_line_and_130(monkeypatch, capsys):
-    def interrupted(*_):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("pe_lightning.cli.main.run", interrupted)
-    assert main(["fit"]) == 130
-    assert capsys.readouterr().err == "pe-lightning: interrupted\n"
-
-
 RUN = [sys.executable, "-m", "pe_lightning"]
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import weakref
 from functools import partial
 
 import numpy as np
@@ -12,7 +10,6 @@ import torch
 
 from pe_fill.adaptive import point_level
 from pe_fill.adaptive.bank import AnisotropicKernels
-from pe_fill.adaptive.point_level import PointLevel
 from pe_fill.adaptive.points import RIDGE, AdaptivePoints
 from pe_fill.kriging import neighbours, power
 from pe_fill.kriging.matern import learn_matern
@@ -88,28 +85,6 @@ def test_calibration_takes_a_bounded_number_of_cells_next_to_each_other(monkeypa
     level = fit.levels[0]
     assert fit.std(points).isfinite().all()
     assert level.errors.known.sum() < 0.7 * len(level.near)  # two runs of 32 cells and those around them, not all
-
-
-def test_the_choice_of_the_ridge_and_the_calibration_share_their_held_out_fits(monkeypatch):
-    """A tenth of the samples is predicted once, and standard deviations are computed for the chosen ridge alone."""
-    random, fits, spreads, alive = torch.Generator().manual_seed(0), [], [], []
-    places = 20 * torch.rand(400, 2, generator=random)
-    init, at = AdaptivePoints.__init__, PointLevel.at
-    monkeypatch.setattr(
-        AdaptivePoints,
-        "__init__",
-        lambda self, *given, **named: fits.append(1) or alive.append(weakref.ref(self)) or init(self, *given, **named),
-    )
-    monkeypatch.setattr(PointLevel, "at", lambda *given: spreads.append(given[-1:] == (True,)) or at(*given))
-    fit = field(torch.rand(400, 1, generator=random), places, (20, 20))
-    assert fit.error > 0
-    assert len(fits) == 1 + 5, "the fit, and those to nine tenths"
-    assert not any(spreads)
-    fit.calibration(0)
-    assert len(fits) == 1 + 5
-    assert any(spreads)
-    gc.collect()
-    assert sum(made() is not None for made in alive) == 1, "the others are released"
 
 
 def test_smoothed_values_at_samples_do_not_follow_their_noise():

@@ -72,9 +72,7 @@ def test_several_files_go_to_a_folder(capsys: pytest.CaptureFixture[str]) -> Non
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ("a.png --out b.png", "no sample is missing, so there is nothing to fill"),
         ("a.png --missing narrow.png --out b.png", "the mask 'narrow.png' has 16x9 samples, but the signals have 16x18"),
-        ("a.png --missing whole.png --out b.png", "all 288 samples of 'a' are missing"),
         ("a.png --missing mask.png --out a.png", "'a.png' would be written, and is read"),
         ("a.png --missing mask.png --out mask.png --force", "'mask.png' would be written, and is read"),
         ("a.png --missing mask.png --out whole.png", "'whole.png' exists: choose another name, --out OTHER, or replace"),
@@ -91,9 +89,7 @@ def test_several_files_go_to_a_folder(capsys: pytest.CaptureFixture[str]) -> Non
         ("a.png --missing mask.png", "fill: give --out OUT; --help lists the options"),
         ("a.png a.jpg --missing mask.png mask.png mask.png --out done", "--missing has 3 values for 2 file(s)"),
         ("a.png --missing mask.png --out b.png --upscale 7", "upscale: expected one of 1, 2, 3, 4, 6, 8, got 7"),
-        ("b.png --out c.png", "no such file or folder"),
         ("a.png --missing alpha --out b.png", "has no opacity"),
-        ("t.csv --out b.csv --encoder gauss", "unknown encoder 'gauss'; did you mean 'gau'?"),
         ("a.png --missing mask.png --out b.png --spacing 30", "for tables of points, and 'a.png' is none"),
         ("t.csv --out b.csv --periodic time=24h", "the axes are row (numbers); got 'time=24h'"),
     ],

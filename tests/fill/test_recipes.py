@@ -3,8 +3,6 @@
 import pytest
 from cli.test_arguments import check_recipe
 
-from pe_lightning.cli.arguments import rewrite
-from pe_lightning.cli.parser import parse, prepare
 from pe_lightning.signals.sources.kinds import kind_of
 
 
@@ -25,13 +23,6 @@ from pe_lightning.signals.sources.kinds import kind_of
 )
 def test_files_get_the_recipe_of_their_kind(words, recipe):
     check_recipe(words, recipe)
-
-
-def test_options_beside_files_change_a_recipe_that_is_named_after_them():
-    prepare()
-    words = ["--model.num_coefficients", "0.3", "--data.frames", "[0, 4]", "--config", "video/sparse"]
-    config = parse("fit", rewrite("fit", ["clip.mp4", *words]))
-    assert (config.model.init_args.num_coefficients, config.data.init_args.frames) == (0.3, [0, 4])
 
 
 def test_kinds_of_files(tmp_path):

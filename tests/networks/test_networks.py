@@ -212,16 +212,6 @@ def test_signals_start_alike_and_are_counted_once() -> None:
     assert not {"encoding.scale"} & {name for name, _ in stack.per_signal()}
 
 
-def test_signals_are_taken_out() -> None:
-    stack = made("simple", 4)
-    assert isinstance(stack, VmapEnsemble)
-    coords = torch.rand(5, 2, dtype=torch.float64)
-    expected = stack(coords)[1:3]
-    stack.replace_signals(lambda tensor: tensor[1:3].clone())
-    assert stack.num_signals == 2
-    torch.testing.assert_close(stack(coords), expected)
-
-
 def test_each_network_is_changed_with_its_own_input() -> None:
     stack = made("complex", 3)
     assert isinstance(stack, VmapEnsemble)

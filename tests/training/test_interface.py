@@ -1,6 +1,5 @@
 """``import pe_lightning``: nothing heavy is imported before it is used, and a fit of one line."""
 
-import json
 from functools import partial
 from pathlib import Path
 
@@ -11,7 +10,6 @@ from fits import signals
 from PIL import Image
 
 import pe_lightning
-from pe_lightning.__main__ import main
 from pe_lightning.errors import InputError
 from pe_lightning.training import ComplexLinear, SimpleMLP
 
@@ -40,17 +38,6 @@ def test_values_are_fitted_in_one_line(tmp_path: Path, monkeypatch: pytest.Monke
     assert module.psnr == pytest.approx(model.psnr, abs=1e-3)
     assert module.train_psnr == pytest.approx(model.train_psnr, abs=0.1)  # weights in float32
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.slow
-def test_a_file_is_fitted_as_by_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.chdir(tmp_path)
-    picture = "samples://astronaut"
-    found = pe_lightning.fit(picture, "tri", resize=32)
-    options = ["--encoder", "tri", "--data.resize", "32", "--wandb.enabled", "false"]
-    assert main(["fit", picture, *options]) == 0
-    (metrics,) = tmp_path.glob("runs/*/1/metrics.json")
-    assert json.loads(metrics.read_text())["test/psnr"] == pytest.approx(found.psnr, abs=1e-4)
 
 
 def test_what_cannot_be_fitted_or_scored_is_said():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -129,18 +128,3 @@ def test_fits_without_learnable_encoders_are_refused(make_trainer: MakeTrainer) 
         fitted(rough(1), make_trainer, ridge=0)
     with pytest.raises(InputError, match="set trainable: true"):
         learn_encoders(rough(1), "gau")
-
-
-def test_the_recipe_is_the_fit_of_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make_trainer: MakeTrainer) -> None:
-    monkeypatch.chdir(tmp_path)
-    options = ["--data.resize", "48", "--wandb.enabled", "false", "--trainer.accelerator", "cpu"]
-    assert main(["fit", "--config", "image/varpro", *options]) == 0
-    (path,) = Path("runs").rglob("metrics.json")
-    found = json.loads(path.read_text())
-    assert os.path.isdir(path.parent / "checkpoints")
-    data = ImageDataModule("samples://astronaut", resize=48)
-    module = ComplexLinear({"name": "gau", "trainable": True}, solver="exact")
-    trainer = fit(module, data, make_trainer, 0)
-    assert trainer.validate(module, data, verbose=False)[0]["val/psnr"] == pytest.approx(found["test/psnr"], abs=1e-3)
-    assert found["encoder"]["sigma"] == pytest.approx(torch.as_tensor(module.encoding.encoders[0].sigma).item())
-    assert found["solution"]["learned"][0]["evaluations"] > 1
