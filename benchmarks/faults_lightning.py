@@ -39,10 +39,7 @@ def lightning_classes(_: Size) -> Iterator[Row]:
 
 def written_and_read(key: str, cls: type) -> str:
     """What is wrong with the configuration that names a class; empty if it is read back as it was written."""
-    part: Any = {
-        "class_path": f"{cls.__module__}.{cls.__qualname__}",
-        "init_args": TABLES["required"].get(cls.__name__, {}),
-    }
+    part: Any = {"class_path": f"{cls.__module__}.{cls.__qualname__}", "init_args": TABLES["required"].get(cls.__name__, {})}
     config = {"trainer": {key: [part] if key == "callbacks" else part}}
     try:
         with warnings.catch_warnings():

@@ -34,17 +34,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from harness import (
-    PHOTOGRAPHS,
-    files_of,
-    make_parser,
-    make_trainer,
-    print_row,
-    print_titles,
-    psnr,
-    run_sections,
-    seconds_of,
-)
+from harness import PHOTOGRAPHS, files_of, make_parser, make_trainer, print_row, print_titles, psnr, run_sections, seconds_of
 from lightning.pytorch import Callback, LightningModule
 from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
@@ -415,10 +405,5 @@ if __name__ == "__main__":
     parser.add_argument("--fit_steps", type=int, default=300, help="of networks, whose PSNR is printed")
     torch.set_num_threads(1)
     os.environ["KINETO_LOG_LEVEL"] = "99"  # each profile would print four lines
-    others: dict[str, Any] = {
-        "networks": networks,
-        "scores": network_psnr,
-        "own": own_psnr,
-        "compile": compiled,
-    }
+    others: dict[str, Any] = {"networks": networks, "scores": network_psnr, "own": own_psnr, "compile": compiled}
     run_sections(parser, {"steps": small_and_large, **others}, ["steps"])

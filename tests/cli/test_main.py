@@ -45,12 +45,7 @@ def test_help_lists_the_verbs_and_the_version_is_told(capsys):
     assert __version__ in capsys.readouterr().out
 
 
-BROKEN = {
-    "absent": "",
-    "raises": "raise RuntimeError('needs a licence')",
-    "syntax": "def (",
-    "without": "other = 1",
-}
+BROKEN = {"absent": "", "raises": "raise RuntimeError('needs a licence')", "syntax": "def (", "without": "other = 1"}
 
 
 @pytest.mark.parametrize("way", BROKEN)

@@ -190,10 +190,7 @@ def test_volumes_that_a_fit_refuses_are_not_filled(tmp_path):
     colours = np.zeros((4, 5, 6), [(name, "u1") for name in "RGB"])
     nibabel.Nifti1Image(colours, np.eye(4)).to_filename(tmp_path / "rgb.nii")
     nibabel.Nifti1Image(np.zeros((4, 5, 6, 7), "f4"), np.eye(4)).to_filename(tmp_path / "series.nii")
-    for name, part in (
-        ("rgb", "Save colours"),
-        ("series", "has the shape (4, 5, 6, 7); a volume has three axes"),
-    ):
+    for name, part in (("rgb", "Save colours"), ("series", "has the shape (4, 5, 6, 7); a volume has three axes")):
         path = str(tmp_path / f"{name}.nii")
         refused(lambda path=path: read_file(path), part)
         refused(VideoSource(path).read, part)

@@ -356,11 +356,7 @@ def bayer(shape: tuple[int, int]) -> NDArray[np.bool_]:
         (np.eye(9), {"upscale": (1, 2, 2)}, "one for each of 2 axes"),
         (np.eye(9), {"missing": np.full((9, 9), np.nan)}, r"values, \(9, 9\); got float64 \(9, 9\) with NaN"),
         (np.ones((9, 9, 3)) * [1, np.nan, 1], {}, "channel 1 is missing entirely, of 3"),
-        (
-            np.where(bayer((9, 8)), 0.5, np.nan),
-            {},
-            r"Menon2007\(np.where\(missing, 0, values\).sum\(-1\), 'GRBG'\)",
-        ),
+        (np.where(bayer((9, 8)), 0.5, np.nan), {}, r"Menon2007\(np.where\(missing, 0, values\).sum\(-1\), 'GRBG'\)"),
         (
             np.where(np.roll(bayer((9, 8)), 1, -1), 0.5, np.nan),
             {},

@@ -21,10 +21,7 @@ QUICK = ["--trainer.accelerator", "cpu", "--trainer.enable_progress_bar", "false
 QUICK += ["--trainer.log_every_n_steps", "1", "--model.width", "32", "--model.depth", "1"]
 SMALL = {"layout": ["--data.num_train", "80", "--data.num_test", "40"]}
 SMALL["detection"] = ["--data.num_train", "64", "--data.num_test", "8"]
-RECIPES = [
-    pytest.param(path.stem, marks=[pytest.mark.slow] * (path.stem not in ("layout", "digits")))
-    for path in sorted((RECIPES_OF_PAPERS / "attention").glob("*.yaml"))
-]
+RECIPES = sorted(path.stem for path in (RECIPES_OF_PAPERS / "attention").glob("*.yaml"))
 
 
 pytestmark = pytest.mark.usefixtures("empty_folder")

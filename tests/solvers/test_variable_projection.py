@@ -63,13 +63,7 @@ def dense_loss(problem, ridge):
 @pytest.mark.parametrize("name", ENCODERS)
 @pytest.mark.parametrize(
     "kind",
-    [
-        "grid",
-        "grid that starts elsewhere on the second axis",
-        "masked grid",
-        "masked grid and places between",
-        "points",
-    ],
+    ["grid", "grid that starts elsewhere on the second axis", "masked grid", "masked grid and places between", "points"],
 )
 def test_the_gradient_is_that_of_autograd_through_a_dense_solve(kind, name, monkeypatch):
     monkeypatch.setattr(variable_projection, "MAX_ITERATIONS", {True: 3000, False: 3000})

@@ -74,8 +74,7 @@ def test_callbacks_and_progress_bars_get_the_values(make_trainer: MakeTrainer) -
 
 
 @pytest.mark.parametrize(
-    ("steps", "callbacks", "expected"),
-    [(0, [], [0]), (6, [], [4, 6]), (8, [], [4, 8]), (0, [FinalScore(logs=False)], [])],
+    ("steps", "callbacks", "expected"), [(0, [], [0]), (6, [], [4, 6]), (8, [], [4, 8]), (0, [FinalScore(logs=False)], [])]
 )
 def test_final_weights_are_scored_unless_a_validation_did(
     steps: int, callbacks: list[Callback], expected: list[int], make_trainer: MakeTrainer
