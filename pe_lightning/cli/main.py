@@ -190,7 +190,11 @@ class CommandLine(LightningCLI):
         if isinstance(model, TrainedModule) and isinstance(data, model.takes_data):
             if self.start is not None:
                 self.start.apply(model, data)
-            model.build_from(data, self.trainer.strategy.root_device)
+            if isinstance(data, SignalDataModule):
+                data.prepare()
+                self.recorder.durations.mark("reading")
+            model.build_from(data, self.trainer.strategy.root_device)  # chooses widths by exact fits
+            self.recorder.durations.mark("fit")
             self.best.monitor = model.monitor  # the metric may be the data's
 
     def _score_folds(self, model: FunctionModule, data: SignalDataModule) -> None:

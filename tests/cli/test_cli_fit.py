@@ -1,7 +1,9 @@
 """One command from a picture to numbers, files and logs."""
 
 import csv
+import re
 import shutil
+import time
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -41,6 +43,13 @@ def demo(tmp_path_factory) -> Path:
 def fitted(demo, empty_folder) -> Path:
     """A copy of that run, for tests that go on with it."""
     return Path(shutil.copytree(demo, Path(*demo.parts[-3:])))
+
+
+def test_the_seconds_of_a_choice_are_seconds_of_the_fit(monkeypatch, capsys):
+    build = ComplexLinear.build_from
+    monkeypatch.setattr(ComplexLinear, "build_from", lambda *arguments: (time.sleep(1.0), build(*arguments))[1])
+    fit(*DEMO, *NO_WANDB, "--trainer.max_steps", "1")
+    assert float(re.search(r"reading .*, fit ([\d.]+)", capsys.readouterr().out)[1]) >= 1
 
 
 def test_a_fit_leaves_everything_that_is_promised(demo):
