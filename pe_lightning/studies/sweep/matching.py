@@ -27,6 +27,8 @@ TOLERANCE = 0.2
 """Largest difference of a number of parameters from the goal, relative to it."""
 MAX_REFUSED = 8
 """Sizes in a row that an encoder may refuse, such as odd ones."""
+FEW_STEPS = 2
+"""Steps of the fit whose seconds are those of a fit besides its steps."""
 TRIAL_SECONDS = 0.3
 """Seconds of a core that are measured to find a number of steps."""
 
@@ -185,10 +187,16 @@ def nearest_size(count: Callable[[int], int], goal: float) -> int:
 
 
 def steps_within(seconds: Callable[[int], float], goal: float) -> int:
-    """The number of steps that take so many seconds, from the seconds of a part of them."""
-    steps, spent = 8, 0.0
+    """The number of steps that take so many seconds, from the seconds of a part of them.
+
+    What a fit costs besides its steps does not count, nor what is loaded in the first fit of a process: times are
+    differences to a fit of few steps, the least of two, as other programs only add to them.
+    """
+    seconds(FEW_STEPS)
+    steps, least = 4 * FEW_STEPS, min(seconds(FEW_STEPS), seconds(FEW_STEPS))
     while True:
-        spent = seconds(steps)
+        spent = seconds(steps) - least
         if spent >= min(TRIAL_SECONDS, goal / 2) or steps > 1 << 20:
-            return max(1, round(goal * steps / spent))
+            spent = min(spent, seconds(steps) - least)
+            return max(1, round(goal * (steps - FEW_STEPS) / max(spent, 1e-9)))
         steps *= 4 if spent < TRIAL_SECONDS / 4 else 2

@@ -83,7 +83,18 @@ def test_sizes_follow_counts_that_grow_and_skip_sizes_that_cannot_be() -> None:
     assert nearest_size(lambda size: min(size, 900), 1000) == 900, "the first of counts that stop growing"
     with pytest.raises(InputError, match="no size has about 4 parameters: the nearest is 2, with 12"):
         nearest_size(count, 4)
-    assert steps_within(lambda steps: 0.001 + 0.01 * steps, 5.0) == pytest.approx(500, rel=0.02)
+
+
+def test_steps_follow_from_their_seconds_alone() -> None:
+    """Not from the seconds of the first fit of a process, of a fit besides its steps, or of a moment of other programs."""
+    fits: list[int] = []
+
+    def seconds(steps: int) -> float:
+        fits.append(steps)
+        return 0.2 + 0.01 * steps + 3.0 * (len(fits) == 1) + 0.5 * (len(fits) == 5)
+
+    assert steps_within(seconds, 5.0) == 500
+    assert len(fits) == 6
 
 
 def test_options_are_set_in_complete_configurations() -> None:
