@@ -159,12 +159,13 @@ class Overview:
         points, correlations = self._points(key), self.correlation(key)
         for place, column in enumerate(self.columns, 1):
             axes = figure.add_subplot(high, wide, place)
-            for row, where, value, score in points:
-                if where == column:
-                    axes.plot(value, score, ".", color="C0")
-                    axes.annotate(", ".join(row)[:20].replace("$", r"\$"), (value, score), fontsize=4)
+            shown = [(row, value, score) for row, where, value, score in points if where == column]
+            for row, value, score in shown:
+                axes.plot(value, score, ".", color="C0")
+                axes.annotate(", ".join(row)[:20].replace("$", r"\$"), (value, score), fontsize=4)
             axes.set_title(f"{', '.join(column)}: {correlations[column]:+.2f}".replace("$", r"\$"), fontsize="small")
-            axes.set_xscale("symlog", linthresh=1e-3)
+            # zero and negative values are drawn, without decades between them and the least of the others
+            axes.set_xscale("symlog", linthresh=min((value for _, value, _ in shown if value > 0), default=1.0))
             axes.grid(alpha=0.3)
         figure.supxlabel(key.replace("_", " "), fontsize="small")
         figure.supylabel(f"{self.scored}{self.metric.title}", fontsize="small")
