@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import lazy_loader
 
-__version__ = "0.3.0"
+__version__ = "0.4.0"
 
 if TYPE_CHECKING:
     from pe_lightning.encoders import Encoder, create_encoder, list_encoders
