@@ -55,7 +55,9 @@ def _falling(u: Tensor, *knots: float) -> list[Tensor]:
 
 def _odd(u: Tensor, half: Callable[[Tensor], Tensor]) -> Tensor:
     """The odd function that is ``half`` for ``u >= 0``, with its derivative at zero, where ``|u|`` has none."""
-    return torch.where(u < 0, -half((-u).clamp_min(0)), half(u.clamp_min(0)))
+    negative = u < 0
+    values = half(torch.where(negative, -u, u))
+    return torch.where(negative, -values, values)
 
 
 def _keys(u: Tensor) -> Tensor:
