@@ -44,7 +44,7 @@ def _write_array(found: ArrayFile, signals: tuple[int, ...], path: Path, values:
         content.write(found.file.path.read_bytes())
         with h5py.File(content, "r+") as opened:
             opened[found.key][...] = result
-    path.write_bytes(content.getbuffer())
+    path.write_bytes(content.getvalue())
 
 
 def array_as_signals(values: AnyArray, label: str, axes: int | None = None) -> AnyArray:

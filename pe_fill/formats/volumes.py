@@ -186,7 +186,7 @@ def _write_tiff(
     content = io.BytesIO()  # NumPy does not report a full disk
     result = signals_as_array(_valid(values, declared, opaque, left), shape, signals)
     tifffile.imwrite(content, np.ascontiguousarray(np.moveaxis(result, -1, 0) if is_planar else result), **options)
-    path.write_bytes(content.getbuffer())
+    path.write_bytes(content.getvalue())
 
 
 def _marked_tiff(signals: AnyArray, declared: Mask, missing: Missing, given: str, opaque: bool) -> Mask:

@@ -102,4 +102,4 @@ def write_std(path: Path, filled: Filled) -> None:
     else:
         photometric = "rgb" if filled.std.ndim == 3 and filled.std.shape[-1] == 3 else "minisblack"
         tifffile.imwrite(content, filled.std, photometric=photometric)
-    path.write_bytes(content.getbuffer())
+    path.write_bytes(content.getvalue())

@@ -170,7 +170,7 @@ def write_table(path: Path, columns: Mapping[str, Sequence[Any] | AnyArray], for
         content = io.BytesIO()
         types = [(name, column.dtype) for name, column in zip(arrays, plain, strict=True)]
         np.save(content, np.rec.fromarrays(plain, dtype=types))
-        write_atomically(path, content.getbuffer(), force)
+        write_atomically(path, content.getvalue(), force)
         return path
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")

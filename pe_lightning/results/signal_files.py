@@ -261,12 +261,12 @@ def _write_mp4(path: Path, values: Array, rate: Fraction) -> None:
 
 
 @contextmanager
-def new_hdf5(write: Callable[[memoryview], object]) -> Iterator[h5py.File]:
+def new_hdf5(write: Callable[[bytes], object]) -> Iterator[h5py.File]:
     """An HDF5 file whose content ``write`` gets at the end: HDF5 cannot close a file whose disk is full."""
     content = io.BytesIO()
     with h5py.File(content, "w") as file:
         yield file
-    write(content.getbuffer())
+    write(content.getvalue())
 
 
 def new_array(path: Path, dtype: str, shape: Sequence[int]) -> np.memmap[Any, np.dtype[Any]]:

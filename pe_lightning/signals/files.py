@@ -189,7 +189,7 @@ def _is_own(path: Path, digests: Collection[str]) -> bool:
     return bool(digests) and path.is_file() and not path.is_symlink() and sha256_of(path) in digests
 
 
-def write_atomically(path: str | Path, content: str | bytes | memoryview, force: bool = True) -> None:
+def write_atomically(path: str | Path, content: str | bytes, force: bool = True) -> None:
     """Writes a file atomically: a reader finds the old or the new content. ``force``: whether a file is replaced."""
     data = in_utf8(content) if isinstance(content, str) else content
     with replacing(Path(path), len(data), force) as temporary:

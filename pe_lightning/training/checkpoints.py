@@ -72,7 +72,7 @@ class CheckpointFiles(TorchCheckpointIO):
             return
         buffer = io.BytesIO()
         torch.save(checkpoint, buffer)
-        write_atomically(path, buffer.getbuffer())
+        write_atomically(path, buffer.getvalue())
 
     def load_checkpoint(
         self, path: str | Path, map_location: Any = None, weights_only: bool | None = None

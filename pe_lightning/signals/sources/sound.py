@@ -95,7 +95,7 @@ def write_sound(path: Path, samples: AnyArray, rate: int, subtype: str, format: 
         samples = ((samples.astype(np.int16) - (128 if samples.dtype == np.uint8 else 0)) << 8).astype(np.int16)
     buffer = io.BytesIO()  # libsndfile does not report errors of the file system
     soundfile.write(buffer, samples, rate, subtype=subtype, format=format)
-    path.write_bytes(buffer.getbuffer())
+    path.write_bytes(buffer.getvalue())
 
 
 def _decode(sounds: Sequence[Sound], rows: Sequence[int]) -> Iterator[AnyArray]:
