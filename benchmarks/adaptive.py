@@ -1,6 +1,6 @@
 """The adaptive fit against interpolation: the tables of docs/adaptive.md.
 
-    python benchmarks/adaptive.py --paths FOLDER                    # 16 pictures of 512 x 512: about 5 core minutes
+    python benchmarks/adaptive.py --paths FOLDER                    # 16 pictures of 512 x 512: a core minute
     python benchmarks/adaptive.py --only grid --paths samples://astronaut
 
 Every second sample of each axis is trained on unless a section says otherwise; mean PSNR of all others, not clamped. The
