@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from pe_lightning.encoders import Grouped, GroupedWaves
 from pe_lightning.encoders.arguments import CountLike, PositiveInt, Samples, SeedLike, sample_value, seeded
-from pe_lightning.encoders.coordinates import points
+from pe_lightning.encoders.coordinates import clamped, points
 from pe_lightning.encoders.lookups import Lookup, SparseLookup, TableEncoder
 from pe_lightning.encoders.shifted import cell
 from pe_lightning.encoders.tables import corners
@@ -244,7 +244,7 @@ class Embedding(Grouped, TableEncoder):
     def _lookup(self, coords: Tensor) -> list[Lookup]:
         last = self.num_positions - 1
         nearest = self.interpolation == "nearest"
-        position = (cell(coords, self.num_positions, 0.5) if nearest else coords * self.num_positions).clamp(0, last)
+        position = clamped(cell(coords, self.num_positions, 0.5) if nearest else coords * self.num_positions, 0, last)
         positions = position.movedim(-1, 0)[..., None] if self.flat else position[None]
         cells = torch.full_like(self.factors, last - 1)
         rows, shares = corners(positions, cells, self.factors)

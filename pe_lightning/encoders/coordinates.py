@@ -18,6 +18,12 @@ def exact_dtype(x: Tensor) -> torch.dtype:
     return torch.promote_types(x.dtype, torch.float32)
 
 
+def clamped(x: Tensor, low: float, high: float) -> Tensor:
+    """``x.clamp(low, high)`` with the derivative 1 at the bounds, where the first sample is, and where PyTorch 2.14 has 0."""
+    inside = x.clamp(low, high)
+    return torch.where(x == inside, x, inside)
+
+
 def points(encoder: Any, x: Tensor) -> Tensor:
     """Coordinates ``x`` as points ``(*batch, num_axes)``, in the dtype to compute features in."""
     coords = x.to(exact_dtype(x))[..., None] if encoder.num_axes == 1 else x.to(exact_dtype(x))

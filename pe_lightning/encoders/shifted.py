@@ -20,7 +20,7 @@ from pe_lightning.encoders.arguments import (
     set_width,
 )
 from pe_lightning.encoders.base import Encoder, registry
-from pe_lightning.encoders.coordinates import exact_dtype
+from pe_lightning.encoders.coordinates import clamped, exact_dtype
 from pe_lightning.encoders.kernels import KERNELS, Kernel
 from pe_lightning.errors import InputError
 
@@ -73,7 +73,7 @@ class Shifted(Encoder):
     def clamped(self, x: Tensor) -> Tensor:
         """Coordinates after the treatment of the edges, in the dtype of the computation."""
         x = x.to(exact_dtype(x))
-        return x.clamp(0, (self.num_shifts - 1) / self.resolution) if self.padding == "edge" else x
+        return clamped(x, 0, (self.num_shifts - 1) / self.resolution) if self.padding == "edge" else x
 
     def offsets(self, x: Tensor) -> Tensor:
         """The offsets ``x - t_i``, a new tensor ``(*batch, num_features)``."""

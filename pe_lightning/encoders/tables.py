@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from pe_lightning.encoders.arguments import PositiveInt, Samples, SeedLike, plain, sample_value, seeded
 from pe_lightning.encoders.base import Encoder, registry
-from pe_lightning.encoders.coordinates import points
+from pe_lightning.encoders.coordinates import clamped, points
 from pe_lightning.encoders.lookups import Lookup, SparseLookup, TableEncoder, at_once
 from pe_lightning.errors import InputError
 
@@ -154,7 +154,7 @@ class Grids(TableEncoder):
 
     def _columns(self, x: Tensor) -> Tensor:
         """Coordinates, clamped to [0, 1], axis by axis: ``(D, *batch, 1)``."""
-        return points(self, x).clamp(0, 1).movedim(-1, 0).contiguous()[..., None]
+        return clamped(points(self, x), 0, 1).movedim(-1, 0).contiguous()[..., None]
 
     def _levels(self, columns: Tensor, first: int, last: int) -> tuple[Tensor, Tensor]:
         """The corners in the tables of some levels, either dense or hashed ones."""
@@ -290,7 +290,7 @@ class Lines(TableEncoder):
 
     def lookup(self, x: Tensor) -> list[Lookup]:
         """Positions on the lines, and on the planes if there are any; coordinates are clamped to [0, 1]."""
-        coords, sizes = points(self, x).clamp(0, 1), tuple(self.sizes)
+        coords, sizes = clamped(points(self, x), 0, 1), tuple(self.sizes)
         rows, shares = corners(coords[None] * self.line_cells, self.line_cells - 1, torch.ones_like(self.line_cells))
         lookups = [Lookup(rows + self.line_first, shares, sizes[: self.num_axes])]
         if self.pairs:

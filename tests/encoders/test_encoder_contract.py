@@ -117,6 +117,17 @@ def test_gradients(name: str) -> None:
         assert torch.autograd.gradgradcheck(encoder, x)
 
 
+@pytest.mark.parametrize("name", sorted(SMOOTH))
+def test_the_derivative_at_the_ends_of_the_domain_is_that_beside_them(name: str) -> None:
+    """The first sample is at 0; clamped coordinates have no derivative there with PyTorch 2.14."""
+    encoder = small(name, **({"padding": "edge"} if takes(name, "padding") else {})).double()
+    last = (K - 1) / K if takes(name, "padding") else 1.0
+    at, beside = (torch.tensor([shift, last - shift], dtype=torch.float64, requires_grad=True) for shift in (0.0, 1e-9))
+    direction = torch.linspace(1, 2, encoder(at).shape[-1], dtype=torch.float64)
+    found, expected = (torch.autograd.grad((encoder(x) * direction).sum(), x)[0] for x in (at, beside))
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+
+
 # -- state and descriptions -------------------------------------------------------------------------------------------
 
 
