@@ -19,7 +19,7 @@ def exact_dtype(x: Tensor) -> torch.dtype:
 
 
 def clamped(x: Tensor, low: float, high: float) -> Tensor:
-    """``x.clamp(low, high)`` with the derivative 1 at the bounds, where the first sample is, and where PyTorch 2.14 has 0."""
+    """``x.clamp(low, high)`` with the derivative 1 at the bounds, where the first sample is: PyTorch 2.14 has 0 there."""
     inside = x.clamp(low, high)
     return torch.where(x == inside, x, inside)
 
