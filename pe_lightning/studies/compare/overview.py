@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
+from matplotlib.ticker import SymmetricalLogLocator
 from rich.text import Text
 
 from pe_lightning import errors
@@ -165,7 +166,12 @@ class Overview:
                 axes.annotate(", ".join(row)[:20].replace("$", r"\$"), (value, score), fontsize=4)
             axes.set_title(f"{', '.join(column)}: {correlations[column]:+.2f}".replace("$", r"\$"), fontsize="small")
             # zero and negative values are drawn, without decades between them and the least of the others
-            axes.set_xscale("symlog", linthresh=min((value for _, value, _ in shown if value > 0), default=1.0))
+            least = min((value for _, value, _ in shown if value > 0), default=1.0)
+            threshold = 10.0 ** math.floor(math.log10(least))
+            axes.set_xscale("symlog", linthresh=threshold)
+            ticks = SymmetricalLogLocator(base=10, linthresh=threshold)
+            ticks.set_params(numticks=6)
+            axes.xaxis.set_major_locator(ticks)
             axes.grid(alpha=0.3)
         figure.supxlabel(key.replace("_", " "), fontsize="small")
         figure.supylabel(f"{self.scored}{self.metric.title}", fontsize="small")
