@@ -172,6 +172,7 @@ class Overview:
             ticks = SymmetricalLogLocator(base=10, linthresh=threshold)
             ticks.set_params(numticks=6)
             axes.xaxis.set_major_locator(ticks)
+            axes.tick_params(labelsize="x-small")
             axes.grid(alpha=0.3)
         figure.supxlabel(key.replace("_", " "), fontsize="small")
         figure.supylabel(f"{self.scored}{self.metric.title}", fontsize="small")
