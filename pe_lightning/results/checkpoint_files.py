@@ -19,6 +19,8 @@ from pe_lightning.signals.files import user_path
 LAST, BEST = "last.ckpt", "best.ckpt"
 VERSION_KEY = "pe_lightning/version"
 """Key of the version that wrote a checkpoint."""
+READABLE = (("0", "3"), ("0", "4"))
+"""The first two numbers of versions whose checkpoints are read; ``tests/golden`` has some of the first."""
 
 
 def locate(path: str | Path) -> Path:
@@ -58,9 +60,9 @@ def read_checkpoint(path: str | Path) -> dict[str, Any]:
 
 
 def refuse_other_version(checkpoint: Mapping[str, Any], path: str = "the checkpoint") -> None:
-    """Checks that a checkpoint was written by a compatible version: ``a.b.c`` with equal ``a.b``."""
+    """Checks that a checkpoint was written by one of the :data:`READABLE` versions."""
     written = str(checkpoint.get(VERSION_KEY, "0.1.0"))  # the first version did not write its number
-    if written.split(".")[:2] != __version__.split(".")[:2]:
+    if tuple(written.split(".")[:2]) not in READABLE:
         raise InputError(
             f"{path!r} was written by pe_lightning {written}, this is {__version__}: fit again with the config.yaml of its "
             f"run (pe-lightning fit --config RUN/config.yaml), or install that version (pip install pe-lightning=={written})"
