@@ -146,9 +146,11 @@ class Encoder(Traits, Configurable):
     def forward(self, x: Tensor) -> Tensor:
         """Features at coordinates ``x``, differentiable with respect to the encoder's parameters."""
 
-    def __call__(self, x: Tensor) -> Tensor:
+    def __call__(self, x: Tensor, size: float | None = None) -> Tensor:
+        """The features at ``x``, or their means over cells of the length ``size``, by default :attr:`cell_size`."""
         x = x.add(x.detach(), alpha=0)  # 0 times a number that is not finite is NaN
-        features: Tensor = super().__call__(x) if self.cell_size is None else self.cell(x, self.cell_size)
+        size = size or self.cell_size
+        features: Tensor = super().__call__(x) if size is None else self.cell(x, size)
         if not self._is_checked:
             self._check(features, x)
         return features

@@ -61,7 +61,13 @@ class Complex(Encoding):
     def axis_features(self, axes: Sequence[Tensor]) -> list[Tensor]:
         """The features of each axis, ``(N_a, K_a)``, scaled."""
         check_axes(axes, self.num_axes)
-        return [encoder(x) * self.scales[a] for a, (encoder, x) in enumerate(zip(self.axis_encoders, axes, strict=True))]
+        return self._scaled(axes)
+
+    def _scaled(self, coords: Sequence[Tensor]) -> list[Tensor]:
+        """The features of each axis at its coordinates; without copies of encoders, which a compiled program cannot make."""
+        sizes = self.cells or (0.0,) * self.num_axes
+        axes = enumerate(zip(self.encoders, coords, sizes, strict=True))
+        return [encoder(x, size) * self.scales[a] for a, (encoder, x, size) in axes]
 
     def operators(self, axes: Sequence[Tensor], dtype: torch.dtype, find_identity: bool = False) -> list[Tensor | Operator]:
         """The scaled features of each axis as matrices or operators of a dtype; one long axis has a banded operator.
@@ -88,7 +94,7 @@ class Complex(Encoding):
     def point_features(self, coords: Tensor) -> list[Tensor]:
         """The features of scattered points per axis: ``(*batch, D)`` -> ``D`` tensors ``(*batch, K_a)``, scaled."""
         check_points(coords, self.num_axes)
-        return [encoder(coords[..., a]) * self.scales[a] for a, encoder in enumerate(self.axis_encoders)]
+        return self._scaled([coords[..., a] for a in range(self.num_axes)])
 
     def points(self, weight: Tensor, coords: Tensor, limit: int = MAX_VALUES_AT_ONCE) -> Tensor:
         """The linear layer at scattered points ``(P, D)``: weights ``(*batch, K_1, ..., K_D)`` -> ``(*batch, P)``.
