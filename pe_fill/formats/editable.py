@@ -88,10 +88,10 @@ def valid_values(values: AnyArray, dtype: np.dtype[Any], declared: Declared, lef
         return values
     real = declared.real(dtype)
     if real.kind not in "iu":
-        least, most = np.clip((declared.low, declared.high), np.finfo(real).min, np.finfo(real).max).tolist()
+        least, most = np.clip((declared.low, declared.high), np.finfo(real).min, np.finfo(real).max).astype(real)
         result: AnyArray = np.clip(values.astype(real), least, most)
         for fill in map(real.type, declared.values):
-            result[result == fill] = np.nextafter(fill, real.type(least if fill > least else most))
+            result[result == fill] = np.nextafter(fill, least if fill > least else most)
         return result
     low, high = int(np.iinfo(real).min), int(np.iinfo(real).max)
     low, high = max(low, math.ceil(max(declared.low, low))), min(high, math.floor(min(declared.high, high)))
