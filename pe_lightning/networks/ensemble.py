@@ -121,8 +121,7 @@ class VmapEnsemble(nn.Module):
 
     def _call_some(self, first: int, last: int, method: str, inputs: tuple[Any, ...], each: bool) -> Any:
         """As :meth:`call`, for some of the signals."""
-        # a compiled checkpoint changes no module
-        if last - first == 1 and (self.num_signals == 1 or not torch.compiler.is_compiling()):
+        if last - first == 1:
             result = self._call_one(first, method, inputs, each)
             return result.unsqueeze(0) if isinstance(result, Tensor) else tree_map(lambda x: x.unsqueeze(0), result)
         target = _Method(self.network, method)
@@ -152,10 +151,14 @@ class VmapEnsemble(nn.Module):
             # the gradient of an indexed tensor is copied into zeros
             return tensor.squeeze(0) if alone else tensor[signal]
 
+        inputs = tree_map(own, inputs) if each else inputs
+        if torch.compiler.is_compiling():  # a compiled program changes no module
+            state = {f"network.{name}": own(tensor) for name, tensor in self.per_signal()}
+            return functional_call(_Method(self.network, method), state, inputs, tie_weights=False)
         try:
             for module, name in self._per_signal.values():
                 vars(module)[name] = own(getattr(module, name))
-            return getattr(self.network, method)(*(tree_map(own, inputs) if each else inputs))
+            return getattr(self.network, method)(*inputs)
         finally:
             for module, name in self._per_signal.values():
                 vars(module).pop(name, None)
