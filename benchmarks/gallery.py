@@ -239,7 +239,7 @@ def elevation(size: int) -> Array:
         return np.asarray(file["elevation"][60 : 60 + size, 100 : 100 + size], np.float64)
 
 
-def _fitted(truth: Array, encoder: str = "gau", **options: Any) -> Array:
+def _fitted(truth: Array, encoder: str | None = None, **options: Any) -> Array:
     """The prediction of a fit at all pixels of a photograph, of 8 bits."""
     model = pe_lightning.fit((truth / 255).astype(np.float32)[None], encoder, names=["example"], **options)
     axes = [np.arange(n) / n for n in truth.shape[:-1]]
