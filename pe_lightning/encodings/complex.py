@@ -89,7 +89,8 @@ class Complex(Encoding):
     @property
     def is_line(self) -> bool:
         """Whether there is a single axis with many local features."""
-        return self.num_axes == 1 and is_local(self.axis_encoders[0])
+        # the copy for cells is made of local features alone: they are fixed, a compiled program has trained ones
+        return self.num_axes == 1 and is_local(self.encoders[0]) and is_local(self.axis_encoders[0])
 
     def point_features(self, coords: Tensor) -> list[Tensor]:
         """The features of scattered points per axis: ``(*batch, D)`` -> ``D`` tensors ``(*batch, K_a)``, scaled."""

@@ -17,8 +17,6 @@ from typing_extensions import Self
 Call: TypeAlias = tuple[Callable[..., Tensor], tuple[Tensor, ...], Tensor]
 """A function of PyTorch, its inputs, and the tensor for its ``out``."""
 
-WITH_AUTOCAST = frozenset(kind for kind in ("cpu", "cuda", "mps", "xpu") if torch.amp.is_autocast_available(kind))
-"""Types of devices that have autocast; before PyTorch 2.12 a compiled program cannot ask."""
 TOLERANCE = 2.0**-30
 """Entries below this share of the largest entry of their band are not stored; the rounding of float32 is 2**-24."""
 MIN_FEATURES = 512
@@ -339,7 +337,9 @@ def rowwise_products(x: Tensor, factors: Sequence[Tensor]) -> Tensor:
 
 def without_autocast(device: torch.device) -> AbstractContextManager[None]:
     """Disables autocast; where it is off, entering and leaving cost nothing."""
-    enabled = device.type in WITH_AUTOCAST and torch.is_autocast_enabled(device.type)
+    # before PyTorch 2.12 a program cannot be compiled that asks whether there is autocast
+    available = torch.compiler.is_compiling() or torch.amp.is_autocast_available(device.type)
+    enabled = available and torch.is_autocast_enabled(device.type)
     return torch.autocast(device.type, enabled=False) if enabled else nullcontext()
 
 

@@ -134,9 +134,8 @@ class VmapEnsemble(nn.Module):
         def own(tensor: Tensor) -> Tensor:
             return tensor[first:last] if some else tensor
 
-        state = {f"network.{name}": own(tensor) for name, tensor in self.per_signal()}
         return vmap(one, (0, *[0 if each else None] * len(inputs)), randomness="different")(
-            state, *(tree_map(own, inputs) if each else inputs)
+            self._state(own), *(tree_map(own, inputs) if each else inputs)
         )
 
     def _call_one(self, signal: int, method: str, inputs: tuple[Any, ...], each: bool) -> Any:
@@ -153,8 +152,7 @@ class VmapEnsemble(nn.Module):
 
         inputs = tree_map(own, inputs) if each else inputs
         if torch.compiler.is_compiling():  # a compiled program changes no module
-            state = {f"network.{name}": own(tensor) for name, tensor in self.per_signal()}
-            return functional_call(_Method(self.network, method), state, inputs, tie_weights=False)
+            return functional_call(_Method(self.network, method), self._state(own), inputs, tie_weights=False)
         try:
             for module, name in self._per_signal.values():
                 vars(module)[name] = own(getattr(module, name))
@@ -162,6 +160,10 @@ class VmapEnsemble(nn.Module):
         finally:
             for module, name in self._per_signal.values():
                 vars(module).pop(name, None)
+
+    def _state(self, own: Callable[[Tensor], Tensor]) -> dict[str, Tensor]:
+        """What ``own`` takes of the tensors of all signals, by their names in :class:`_Method`."""
+        return {f"network.{name}": own(tensor) for name, tensor in self.per_signal()}
 
     def penalty(self) -> Tensor:
         """The sum of the auxiliary losses of the encoders, ``()``: of one network if all signals share their features."""

@@ -166,7 +166,7 @@ class Overview:
                 axes.annotate(", ".join(row)[:20].replace("$", r"\$"), (value, score), fontsize=4)
             axes.set_title(f"{', '.join(column)}: {correlations[column]:+.2f}".replace("$", r"\$"), fontsize="small")
             # zero and negative values are drawn, without decades between them and the least of the others
-            least = min((value for _, value, _ in shown if value > 0), default=1.0)
+            least = min((value for _, value, _ in shown if 0 < value < math.inf), default=1.0)
             threshold = 10.0 ** math.floor(math.log10(least))
             axes.set_xscale("symlog", linthresh=threshold)
             ticks = SymmetricalLogLocator(base=10, linthresh=threshold)
