@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from typing_extensions import Self
 
 from pe_lightning.encoders.arguments import CountLike, EncoderRegistry, RecordedArguments, Samples, Width, count_value, plain
-from pe_lightning.encoders.coordinates import boxes, quadrature
+from pe_lightning.encoders.coordinates import boxes, exact_dtype, quadrature
 from pe_lightning.errors import InputError
 from pe_lightning.signals.distributed import run_seed
 
@@ -148,12 +148,13 @@ class Encoder(Traits, Configurable):
 
     def __call__(self, x: Tensor, size: float | None = None) -> Tensor:
         """The features at ``x``, or their means over cells of the length ``size``, by default :attr:`cell_size`."""
-        x = x.add(x.detach(), alpha=0)  # 0 times a number that is not finite is NaN
+        coords = x.to(exact_dtype(x))
+        coords = coords.add(coords.detach(), alpha=0)  # 0 times a number that is not finite is NaN
         size = size or self.cell_size
-        features: Tensor = super().__call__(x) if size is None else self.cell(x, size)
+        features: Tensor = super().__call__(coords) if size is None else self.cell(coords, size)
         if not self._is_checked:
-            self._check(features, x)
-        return features
+            self._check(features, coords)
+        return features.to(x.dtype)
 
     def _check(self, features: Any, x: Tensor) -> None:
         """Refuses features of another shape or dtype than the class declares."""

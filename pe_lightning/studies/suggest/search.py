@@ -134,6 +134,8 @@ class EncoderCandidate(Candidate):
     """Number of features per axis, instead of ``share``. Both are ``None`` for encoders without ``num_features``."""
     width: str | None = None
     """The argument that sets the width, if there is one."""
+    is_open: bool = True
+    """Whether ``num_features`` is ``auto`` by default; other classes may take numbers only."""
     local: bool = False
     """Whether only a few neighbouring features are nonzero at a sample."""
 
@@ -156,7 +158,7 @@ class EncoderCandidate(Candidate):
         rest: dict[str, Any] = {self.width: "auto"} if self.width is not None else {}
         made = []
         for count, sizes in zip(self.features(signals, full), signals.auto_features(), strict=True):
-            auto = self.share == 1 and count == sizes[full]
+            auto = self.is_open and self.share == 1 and count == sizes[full]
             counted = {} if count is None else {"num_features": "auto" if auto else count}
             made.append({"name": self.name, **counted, **rest})
         return made[0] if all(entry == made[0] for entry in made) else made
@@ -222,7 +224,9 @@ def encoder_candidates(names: Sequence[str], counts: Sequence[int]) -> tuple[lis
         if "num_features" not in encoders.registry.parameters(type(encoder)):
             sizes = [{}]
         width = None if encoder.width is None else encoder.width.argument
-        found += [EncoderCandidate(name, width=width, local=_is_local(encoder), **size) for size in sizes]
+        found += [
+            EncoderCandidate(name, width=width, is_open=encoder.is_open, local=_is_local(encoder), **size) for size in sizes
+        ]
     # first all estimators and every encoder once
     ordered = sorted(found, key=lambda c: (-(c.share or 1), c.count or 0))
     return [*(EstimatorCandidate(v.label, cls, v) for cls in chosen for v in cls.variants), *ordered], skipped

@@ -9,6 +9,7 @@ import torch
 
 from pe_lightning import encoders
 from pe_lightning.encoders import Encoder, Gaussian
+from pe_lightning.encoders.arguments import PositiveInt
 from pe_lightning.errors import InputError
 from pe_lightning.studies.suggest.crop import scored_signals
 from pe_lightning.studies.suggest.report import print_result
@@ -113,8 +114,15 @@ def test_encoders_the_solvers_cannot_fit_are_skipped_with_the_reason(monkeypatch
         def forward(self, x):
             raise RuntimeError("no kernel")
 
+    class Numbered(Encoder):
+        def __init__(self, num_features: PositiveInt = 8) -> None:
+            super().__init__(num_features)
+
+        def forward(self, x):
+            return torch.cos(x[..., None] * torch.arange(self.num_features))
+
     monkeypatch.setattr(encoders.registry, "_classes", dict(encoders.registry._classes))
-    for name, cls in (("learned", Learned), ("breaking", Breaking)):
+    for name, cls in (("learned", Learned), ("breaking", Breaking), ("numbered", Numbered)):
         encoders.registry.register(name)(cls)
     result = small_search(("learned", "breaking", "gau", "rff"), (8, 1 << 20))
     assert "its features are trained" in result.skipped["learned"]
@@ -124,6 +132,9 @@ def test_encoders_the_solvers_cannot_fit_are_skipped_with_the_reason(monkeypatch
         "rff, K = 8",
     }
     assert "GB of memory" in result.skipped["gau, K = 1048576"]
+    result = small_search(("numbered",))
+    labels = {trial.candidate.label(result.signals) for trial in result.of(interpolation=False)}
+    assert labels == {"numbered, K = 32", "numbered, K = 16"}, "a class whose num_features takes no auto"
 
 
 def test_trials_are_ranked_with_interpolation_among_them():
