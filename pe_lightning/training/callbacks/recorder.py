@@ -142,7 +142,7 @@ class RunRecorder(Callback):
             return
         module, data = scores.check_describes(pl_module), data_of(trainer)
         self.picture_scores.check(data)
-        self.durations.mark("reading")
+        self.durations.mark("reading" if trainer.world_size == 1 else "processes")
         pl_module.configure_model()
         if trainer.is_global_zero:
             self._claimed = runs.ClaimedFolder(self._folder(trainer, module, stage), lock=stage == "fit")
