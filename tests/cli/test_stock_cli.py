@@ -114,6 +114,7 @@ def test_a_run_directory_is_no_signal(capsys):
         pe_lightning.fit(str(run))
 
 
+@pytest.mark.slow
 def test_checkpoints_are_validated_tested_and_resumed():
     args = [f"--config={ROOT}/configs/image/demo.yaml", *PICTURE, "--trainer.logger=false"]
     whole = stock("fit", *args, "--trainer.max_steps=6", run=True).model.state_dict()

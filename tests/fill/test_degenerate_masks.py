@@ -104,6 +104,7 @@ def check_draw(seed: int) -> None:
         assert not (found.std < 0).any(), case
 
 
+@pytest.mark.slow
 def test_degenerate_masks() -> None:
     for seed in range(0, 56, 5):
         check_draw(seed)

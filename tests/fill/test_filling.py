@@ -175,6 +175,7 @@ def test_few_samples_get_the_exact_fit_and_many_the_mixture() -> None:
     assert fill(levels, mask, folds="none", model="exact").signals[0].model.label == "ComplexLinear"
 
 
+@pytest.mark.slow
 def test_wide_gaps_are_scored_by_blocks() -> None:
     levels, mask = damaged(20, 20, 1)
     mask[6:16, 6:16] = True

@@ -85,6 +85,7 @@ def test_a_resumed_loader_and_two_processes_see_the_batches_of_one(photographs):
     assert torch.equal(torch.cat(both), batches[0]["patches"])
 
 
+@pytest.mark.slow
 def test_a_short_fit_is_better_than_bicubic_and_its_checkpoint_is_a_prior(make_trainer, tmp_path):
     data = PatchDataModule([], drawn=6, batch_size=256)
     module = PatchRegression(width=16)

@@ -39,6 +39,7 @@ def test_the_gradient_of_the_likelihood(smoothness):
     assert _cost(theta, parts, smoothness)[1] == pytest.approx(slope, rel=1e-4, abs=1e-4)
 
 
+@pytest.mark.slow
 def test_lengths_and_noise_are_learned_and_predict_as_those_that_made_the_values():
     places, values, wanted, clean = field(400, 300)
     found = learn_matern(torch.from_numpy(values), torch.from_numpy(places))

@@ -84,6 +84,7 @@ def test_correlated_noise_is_removed_as_in_a_sample_of_it() -> None:
     assert results["0:32,0:96"].signals[0].noise == pytest.approx(15, rel=0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["uint16", "missing", "alpha"])
 def test_dtypes_channels_and_missing_pixels(kind: str) -> None:
     clean = picture("chelsea", 48)

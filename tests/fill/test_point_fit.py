@@ -132,6 +132,7 @@ def test_a_missing_package_is_named_with_its_extra(fitted, monkeypatch):
 MIXED = [{"name": "linf"}, {"name": "gau", "sigma": 0.1}]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["laplace", MIXED, None], ids=["shifted", "linf", "adaptive"])
 def test_the_seam_of_a_periodic_axis_has_no_jump(model):
     """Values on both sides of the date line agree, which those of a fit without a period do not."""

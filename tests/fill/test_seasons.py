@@ -35,6 +35,7 @@ def test_seasons_have_the_harmonics_that_values_need_and_tell_how_much_larger_ne
     assert fit.inflation == pytest.approx(ratio, rel=0.02)
 
 
+@pytest.mark.slow
 def test_a_gap_of_a_series_with_a_season_is_continued_by_it():
     days = np.datetime64("2020-01-01") + 9 * np.arange(240)
     year = (days - days[0]).astype(float) / 365.2425

@@ -100,6 +100,7 @@ def test_periods_of_points_are_seasons_where_coordinates_go_on() -> None:
     assert np.sqrt(np.mean((fit.predict(DAYS[LOST]) - SEASON[LOST]) ** 2)) < 1.5
 
 
+@pytest.mark.slow
 def test_a_fit_has_the_season_that_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By command, with predictions at dates in a gap: without the season their error is 3 or more."""
     monkeypatch.chdir(tmp_path)
@@ -185,6 +186,7 @@ def test_lengths_and_regions_along_dates() -> None:
         region_of("noon,1970-01-02", {"time": 0})
 
 
+@pytest.mark.slow
 def test_a_table_of_times_is_resampled_and_maps_are_empty_far_from_points(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

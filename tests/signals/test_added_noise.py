@@ -45,6 +45,7 @@ def test_it_is_for_signals_in_memory(tmp_path):
         pe_lightning.fit(VALUES.numpy(), "gau", added_noise=-1)
 
 
+@pytest.mark.slow
 def test_a_command_and_python_have_the_same_scores_of_values_without_it(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     np.save("a.npy", VALUES[0, ..., 0].numpy())

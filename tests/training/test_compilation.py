@@ -75,6 +75,7 @@ def test_a_compiled_fit_is_the_same_with_one_program_for_each_shape_of_a_batch(
     assert caplog.text.count("the first step compiles its program, which takes 5 s to a minute") == 1
 
 
+@pytest.mark.slow
 def test_checkpoints_do_not_depend_on_it(
     programs: list[torch.fx.GraphModule], make_trainer: MakeTrainer, tmp_path: Path
 ) -> None:

@@ -99,6 +99,7 @@ def test_an_offline_fit_that_is_resumed_stays_offline_and_its_steps_go_on(tmp_pa
     assert "model" not in found.artifacts, "checkpoints are kept there where that is asked for"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("fresh_wandb")
 def test_runs_are_kept_on_disk_if_the_server_does_not_answer(tmp_path, monkeypatch, caplog):
     """The first fit waits once; each names its folder for ``wandb sync``, and a resumed one stays the same run."""
