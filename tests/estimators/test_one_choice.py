@@ -67,6 +67,7 @@ def test_precision_and_copies_of_a_signal_change_nothing(on_grid):
     assert single.choice.report()["value"] == pytest.approx(on_grid.solution.choice["value"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("missing", [0, 3])
 def test_a_module_and_the_estimator_and_the_command_are_one(missing, tmp_path, monkeypatch, on_grid):
     values = PICTURE.clone()

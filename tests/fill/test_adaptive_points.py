@@ -107,6 +107,7 @@ def made_surface(side: int) -> torch.Tensor:
     return ((values - values.mean()) / values.std()).float()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("width", "lowest"), [(8, 6), (1, 0)])
 def test_standard_deviations_in_wide_gaps_are_calibrated_by_gaps_as_wide(width, lowest):
     surface, random = made_surface(96), torch.Generator().manual_seed(1)

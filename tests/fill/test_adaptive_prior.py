@@ -70,6 +70,7 @@ def test_a_clip_of_which_every_frame_is_known_is_predicted_frame_by_frame(words,
     assert models["mixed"].psnr > models["alone"].psnr + 0.7
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", ["none", "auto"])
 def test_a_prior_without_support_changes_nothing(noise, make_trainer):
     rough = torch.rand(1, 40, 40, 1, generator=torch.Generator().manual_seed(0))

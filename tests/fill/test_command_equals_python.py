@@ -84,6 +84,7 @@ def test_the_command_and_python_keep_what_a_few_lines_of_numpy_keep(tmp_path: Pa
     assert np.abs(expected - values).max() > 0.05
 
 
+@pytest.mark.slow
 def test_standard_deviations_beside_a_prediction(tmp_path, monkeypatch, capsys):
     """In the unit of the source, of models that have them from a checkpoint."""
     monkeypatch.chdir(tmp_path)

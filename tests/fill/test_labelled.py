@@ -87,6 +87,7 @@ def test_the_exact_fit_has_features_at_uneven_coordinates(tmp_path):
     np.testing.assert_allclose(found.ravel(), joint @ weight, atol=2e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*too few points of a signal could be held out")
 def test_a_filled_array_keeps_known_values_coordinates_and_attributes(sst, tmp_path, monkeypatch):
     """In memory and by command alike; uneven latitudes are used as they are, which their numbers would not be.

@@ -107,6 +107,7 @@ def test_a_short_fit_is_better_than_bicubic_and_its_checkpoint_is_a_prior(make_t
     torch.testing.assert_close(again.prior.coefficients(patches), prior.coefficients(patches))
 
 
+@pytest.mark.slow
 def test_cells_are_means_over_the_samples_that_are_predicted(photographs, make_trainer, tmp_path):
     """A short fit is better than cells that are repeated, and its checkpoint divides cells."""
     data = PatchDataModule([str(photographs)], drawn=4, batch_size=256, samples="cells")
@@ -145,6 +146,7 @@ def test_what_cannot_be_trained_on_is_refused(tmp_path):
         PatchDataModule([str(tmp_path / "small.png")]).prepare_data()
 
 
+@pytest.mark.slow
 def test_shipped_photographs_hold_none_that_are_evaluated_on():
     names = {tuple(picture.shape) for picture in shipped_photographs()}
     assert (512, 512, 3) in names  # ihc

@@ -67,6 +67,7 @@ def test_copies_of_point_fits(options: dict[str, Any]) -> None:
     check(fitted, lambda result: [result.predict(PLACES[:5]), result.std(PLACES[:5])])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [{"std": True}, *(more | {"folds": "none"} for more in ({"model": "exact"}, {"smooth": True}, {"upscale": 2}))],

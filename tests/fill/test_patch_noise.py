@@ -74,6 +74,7 @@ def test_patches_and_a_sparse_fit_are_mixed_as_the_picture_needs() -> None:
     assert (weight > 0.4, mixed_error < 0.95 * sparse_error, mixed_error < 1.02 * patch_error) == (True,) * 3
 
 
+@pytest.mark.slow
 def test_correlated_noise_is_removed_as_in_a_sample_of_it() -> None:
     clean = picture("astronaut", 96)
     clean = np.concatenate([np.full((32, 96, 3), 120, np.uint8), clean])

@@ -171,6 +171,7 @@ def test_what_is_refused_before_it_is_filled(tmp_path: Path, monkeypatch: pytest
         refused(lambda read=read: read(tmp_path / "zstd.tif"), "the compression ZSTD", "pip install imagecodecs")
 
 
+@pytest.mark.slow
 def test_masked_pixels_are_filled_and_enlarged_by_command_and_python(tmp_path: Path) -> None:
     y, x = np.mgrid[:16, :18] / 16
     smooth = (128 + 90 * np.sin(4 * x * y))[..., None].astype(np.uint8)

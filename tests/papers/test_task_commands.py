@@ -59,6 +59,7 @@ def test_every_recipe_runs(recipe, monkeypatch):
     assert (run / "samples.png").is_file() == ("generate" in recipe)
 
 
+@pytest.mark.slow
 def test_a_command_is_the_same_fit_as_python(make_trainer):
     """And its checkpoint is tested by command, and gives the learned encoder to anybody."""
     run = fit("layout", "--trainer.max_steps", "5")
@@ -79,6 +80,7 @@ def test_a_command_is_the_same_fit_as_python(make_trainer):
     assert read(run / "test")[key] == read(run)[key]
 
 
+@pytest.mark.slow
 def test_a_sweep_takes_rope_and_none_as_encoders_and_is_compared(capsys):
     given = ["--config", "attention/layout", *QUICK, *SMALL["layout"], "--trainer.max_steps", "2"]
     assert main(["sweep", *given, "--vary", "model.encoder=gau,rope,none", "--out", "s"]) == 0

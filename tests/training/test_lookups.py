@@ -88,6 +88,7 @@ def test_lookups_are_found_once_for_a_batch(calls: list[int], monkeypatch: pytes
     assert type(module.make_step(batch)) is OutputStep
 
 
+@pytest.mark.slow
 def test_steps_are_compiled_as_a_whole() -> None:
     """Without the matrices, which no compiler takes."""
     data = TensorDataModule(signals(2, 12, 10))
