@@ -98,6 +98,7 @@ def assert_same(one: dict[str, Tensor], other: dict[str, Tensor]) -> None:
             assert first.equal(second) if isinstance(first, Tensor) else first == second, name
 
 
+@pytest.mark.filterwarnings("ignore::pe_lightning.solvers.choice.ChoiceWarning")  # small data
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_every_recipe_fits_the_same_by_command_and_by_python(
     recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -6,6 +6,7 @@ import functools
 import json
 import logging
 import os
+import sys
 import time
 import traceback
 import warnings
@@ -228,7 +229,8 @@ def _run_on_ray(cells: Sequence[Cell], record: SweepRecord, cpus: int, gpus: flo
             while waiting and len(running) < room and record.signum is None:
                 cell = waiting.pop(0)
                 record.start(cell)
-                running[task.remote(Path.cwd(), cpus, bool(gpus), cell.tree, record.run_dir(cell), cell.goals)] = cell
+                given = (sys.argv, Path.cwd(), cpus, bool(gpus), cell.tree, record.run_dir(cell), cell.goals)
+                running[task.remote(*given)] = cell
             for ended in ray.wait(list(running), timeout=1)[0]:  # a signal is handled between two of these
                 record.finish(running.pop(ended), _outcome(ended))
     finally:
@@ -248,8 +250,15 @@ def _outcome(task: Any) -> Outcome:
 
 
 def _run_cell(
-    folder: Path, threads: int, gpu: bool, tree: Mapping[str, Any], run_dir: Path, goals: Mapping[str, Goal]
+    command: list[str],
+    folder: Path,
+    threads: int,
+    gpu: bool,
+    tree: Mapping[str, Any],
+    run_dir: Path,
+    goals: Mapping[str, Goal],
 ) -> dict[str, Any]:
+    sys.argv = command  # records of runs have it
     os.chdir(folder)  # paths in configurations are relative to it
     if not gpu:  # some versions of Ray leave all GPUs visible to a process that asked for none
         os.environ["CUDA_VISIBLE_DEVICES"] = ""

@@ -3,12 +3,14 @@
 import importlib.util
 import json
 import os
+import re
 import secrets
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import yaml
 from stopping import act
 
 # looked up, not imported: these tests are collected with all others, and Ray takes a second
@@ -96,4 +98,6 @@ def test_a_cell_whose_process_dies_is_resumed_in_another_and_has_the_scores_of_o
         swept, expected = (json.loads((Path(folder) / name / "metrics.json").read_text()) for folder in ("on-ray", "s"))
         for key in ("test/psnr_per_signal", "train/psnr_per_signal", "test/ssim", "steps", "seed", "encoder", "baselines"):
             assert swept[key] == expected[key], key
-        assert (Path("on-ray") / name / "config.yaml").read_text() == (Path("s") / name / "config.yaml").read_text()
+        found, here = ((Path(folder) / name / "config.yaml").read_text() for folder in ("on-ray", "s"))
+        assert yaml.safe_load(found) == yaml.safe_load(here)
+        assert re.search("^# .* sweep .*--vary model.encoder=rff,tri.* --launcher ray", found, re.MULTILINE)
