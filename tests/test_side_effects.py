@@ -112,7 +112,7 @@ CASES: dict[str, list[Callable[[], tuple[tuple[Any, ...], dict[str, Any]]]]] = {
     "pe_fill.fill": [
         lambda: ((np.ma.masked_array(levels(), levels() == 7), 9), {"seed": 3}),
         lambda: ((values(24, 30), levels() == 7), {"std": True, "model": "exact"}),
-        lambda: ((levels(),), {"smooth": True, "folds": "none", "seed": 3}),
+        lambda: ((levels(),), {"smooth": True, "seed": 3}),
         lambda: ((levels(),), {"upscale": 2, "seed": 3}),
     ],
     "pe_fill.fit_points": [

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from pe_lightning.encoders.arguments import CountLike, NonNegativeFloat, PositiveFloat, PositiveInt, SeedLike, seeded
 from pe_lightning.encoders.base import Encoder, registry
+from pe_lightning.encoders.coordinates import exact_dtype
 from pe_lightning.encoders.kernels import KERNELS
 from pe_lightning.encoders.shifted import PaddingLike, Shifted, Spacing, cell
 
@@ -33,7 +34,7 @@ class Identity(Encoder):
         super().__init__(num_features=1)
 
     def forward(self, x: Tensor) -> Tensor:
-        return 2 * x[..., None] - 1
+        return (2 * x.to(exact_dtype(x))[..., None] - 1).to(x.dtype)
 
 
 @registry.register("noise")
@@ -69,7 +70,7 @@ class Noise(Encoder):
         return self.table[index].to(x.dtype).add_(0 * row[..., None])  # NaN at NaN
 
     def cell(self, x: Tensor, size: Tensor | float) -> Tensor:
-        table = self.table.to(torch.promote_types(x.dtype, self.table.dtype))
+        table = self.table.to(torch.promote_types(exact_dtype(x), self.table.dtype))
         sums = torch.cat([table.new_zeros(1, self.num_features), table.cumsum(0)])
         half = torch.as_tensor(size, dtype=table.dtype, device=x.device) / 2
 
@@ -118,7 +119,7 @@ class _Wave(Shifted):
         return super().forward(x)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.wave(x) + self.offset
+        return (self.wave(x.to(exact_dtype(x))) + self.offset).to(x.dtype)
 
     def antiderivative(self, x: Tensor) -> Tensor:
         return super().antiderivative(x) + self.offset * self.clamped(x)[..., None]

@@ -25,8 +25,8 @@ def clamped(x: Tensor, low: float, high: float) -> Tensor:
 
 
 def points(encoder: Any, x: Tensor) -> Tensor:
-    """Coordinates ``x`` as points ``(*batch, num_axes)``."""
-    coords = x[..., None] if encoder.num_axes == 1 else x
+    """Coordinates ``x`` as points ``(*batch, num_axes)``, in the dtype to compute features in."""
+    coords = x.to(exact_dtype(x))[..., None] if encoder.num_axes == 1 else x.to(exact_dtype(x))
     if coords.shape[-1:] != (encoder.num_axes,):
         raise InputError(
             f"encoder {encoder.name!r}: points of {encoder.num_axes} axes have the shape (*batch, {encoder.num_axes}), "
@@ -36,7 +36,7 @@ def points(encoder: Any, x: Tensor) -> Tensor:
 
 
 def boxes(encoder: Any, x: Tensor, size: Tensor | float) -> tuple[Tensor, Tensor]:
-    """Centres and lengths of cells, each ``(*batch, num_axes)``."""
+    """Centres and lengths of cells, each ``(*batch, num_axes)``, in the dtype to compute features in."""
     coords = points(encoder, x)
     return coords, torch.as_tensor(size, dtype=coords.dtype, device=coords.device).expand(x.shape).reshape(coords.shape)
 

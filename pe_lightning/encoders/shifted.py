@@ -20,7 +20,7 @@ from pe_lightning.encoders.arguments import (
     set_width,
 )
 from pe_lightning.encoders.base import Encoder, registry
-from pe_lightning.encoders.coordinates import clamped
+from pe_lightning.encoders.coordinates import clamped, exact_dtype
 from pe_lightning.encoders.kernels import KERNELS, Kernel
 from pe_lightning.errors import InputError
 
@@ -71,7 +71,8 @@ class Shifted(Encoder):
         return torch.arange(-self.outside, self.num_shifts + self.outside, dtype=x.dtype, device=x.device)
 
     def clamped(self, x: Tensor) -> Tensor:
-        """Coordinates after the treatment of the edges."""
+        """Coordinates after the treatment of the edges, in the dtype of the computation."""
+        x = x.to(exact_dtype(x))
         return clamped(x, 0, (self.num_shifts - 1) / self.resolution) if self.padding == "edge" else x
 
     def offsets(self, x: Tensor) -> Tensor:
@@ -86,6 +87,7 @@ class Shifted(Encoder):
     def cell(self, x: Tensor, size: Tensor | float) -> Tensor:
         if self.kernel.integral is None:
             return super().cell(x, size)
+        exact_dtype(x)
         # the difference of two integrals loses digits
         dtype = torch.float32 if x.device.type == "mps" else torch.float64
         half = torch.as_tensor(size, dtype=dtype, device=x.device) / 2
@@ -390,5 +392,6 @@ def cell(x: Tensor, count: float, shift: float = 0.0) -> Tensor:
 
     A coordinate within four rounding errors below a border counts as on it, so that samples on borders are treated alike.
     """
+    dtype = exact_dtype(x)
     with torch.no_grad():
-        return (x * count).add_(shift + 4 * count * torch.finfo(x.dtype).eps).floor_()
+        return (x.to(dtype) * count).add_(shift + 4 * count * torch.finfo(dtype).eps).floor_()

@@ -55,6 +55,7 @@ def test_shape_and_dtype(name: str, dtype: torch.dtype) -> None:
     features.zero_()
     assert torch.equal(x, before)
     assert torch.equal(encoder(half), encoder(half.float()).to(torch.bfloat16))
+    assert torch.equal(encoder.cell(half, 0.1), encoder.cell(half.float(), 0.1).to(torch.bfloat16))
     with pytest.raises(InputError, match="floating-point"):
         encoder(torch.arange(3))
 
